@@ -51,7 +51,14 @@ def course(packages: Path, without: tuple[str, ...], *arguments: str) -> subproc
             (packages / name).symlink_to(target)
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+FEW = (
+    "numpy",
+    "torch",
+    "typer",
+)  # one that everything needs, a large one, and the command's own; the others are tried at night
+
+
+@pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in REQUIRED])
 def test_doctor_names_what_is_missing_in_one_line(packages: Path, name: str) -> None:
     done = course(packages, (name,), "doctor")
     assert "internal error" not in done.stderr and "Traceback" not in done.stderr

@@ -318,15 +318,11 @@ def test_check_of_the_reference(course: Course, tmp_path: Path) -> None:
     from course_lib import labs
 
     labs.find("lab01").write_reference(tmp_path)
-    done = course("check", "lab01", tmp_path, "--json")
+    done = course("check", "lab01", tmp_path, "--task", "profile", "--json")
     assert done.err == ""
-    for task in done.document()["tasks"]:
-        assert task["criteria"] and all({"name", "found", "bound", "met"} <= set(criterion) for criterion in task["criteria"])
-    earned = {task["task"]["id"]: task["tier"] for task in done.document()["tasks"]}
-    speed = earned.pop("speed", None)
-    assert set(earned.values()) == {"full"} and speed in ("full", "partial", "inconclusive"), (
-        "speed depends on who else is here"
-    )
+    (task,) = done.document()["tasks"]
+    assert task["tier"] == "full" and task["criteria"]
+    assert all({"name", "found", "bound", "met"} <= set(criterion) for criterion in task["criteria"])
 
 
 @pytest.fixture
