@@ -145,24 +145,6 @@ def test_the_divergence_is_that_of_brute_force(values: np.ndarray, spread: bool)
 # --- mean squared error -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_mse_is_as_good_as_trying_every_threshold_on_the_values_themselves(name: str) -> None:
-    values = SHAPES[name][:20_000] if name != "outlier" else SHAPES[name][-20_000:]
-    histogram = _histogram(values)
-
-    def error(threshold: float) -> float:
-        step = threshold / 127
-        return float(np.mean((np.clip(np.round(values / step), -127, 127) * step - values.astype(float)) ** 2))
-
-    tried = np.linspace(histogram.amax / 16, histogram.amax, 200)
-    best = min(map(error, tried))
-    assert error(MSECalibrator().threshold(histogram)) <= 1.02 * best
-    candidates, scores = MSECalibrator().curve(histogram)
-    at_amax = error(candidates[-1])
-    # the histogram knows a value to half a bin: an error with a variance of width**2 / 12
-    assert scores[-1] == pytest.approx(at_amax, abs=histogram.bin_width**2 / 6 + 0.05 * at_amax)
-
-
 # --- an outlier ---------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import numpy_helper, parser
+from onnx import numpy_helper
 from torch import nn
 
 from course_lib import engines
@@ -24,7 +24,7 @@ from course_lib.errors import BackendUnavailable, CourseError
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.models.digit_dataset import perturb
 from course_lib.precision import MinMaxCalibrator, calibrate, fake_quantize
-from course_lib.precision.qat import _tidied, export_qat_onnx, quantize_aware, train
+from course_lib.precision.qat import export_qat_onnx, quantize_aware, train
 from course_lib.recipe import Profile, Recipe
 
 IMAGES = Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)})
@@ -194,25 +194,6 @@ def test_what_is_not_quantized_is_not_exported() -> None:
 
     with pytest.raises(CourseError, match="the network has no quantizers: make it with quantize_aware first"):
         export_qat_onnx(nn.Linear(2, 2), export)
-
-
-def test_leftovers_of_the_exporter_are_cleared_away() -> None:
-    messy = parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) {
-            scale = Constant <value = float {0.5}> ()
-            zero = Constant <value = int8 {0}> ()
-            same = Cast <to = 1> (x)
-            q = QuantizeLinear (same, scale, zero)
-            d = DequantizeLinear (q, scale, zero)
-            narrow = Cast <to = 10> (d)
-            y = Cast <to = 1> (narrow)
-        }"""
-    )
-    tidy = _tidied(messy)
-    assert [node.op_type for node in tidy.graph.node] == ["QuantizeLinear", "DequantizeLinear", "Cast", "Cast"]
-    assert tidy.graph.node[0].input[0] == "x" and {weight.name for weight in tidy.graph.initializer} == {"scale", "zero"}
-    x = np.random.default_rng(0).normal(0, 10, (3, 4)).astype(np.float32)
-    np.testing.assert_array_equal(runner(tidy)({"x": x})[0], runner(messy)({"x": x})[0])
 
 
 def test_the_recorded_run_says_what_lecture_7_says() -> None:
