@@ -62,51 +62,6 @@ def test_an_unknown_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         system_calls.program()
 
 
-# Started as from a login, with a session keyring that this process joins if the kernel lets it. Prints whether it did, and what each of
-# two submissions found.
-_GRADER = """
-import ctypes, os, subprocess, sys
-from course_lib._util import system_calls
-from course_lib.grading.isolation.confinement import confined
-from course_lib.grading.isolation.sandbox import Sandbox
-libc, number = ctypes.CDLL(None), system_calls._MACHINES[os.uname().machine][1][2]
-print("keyrings" if libc.syscall(number, 1, b"a_login") > 0 else "none")
-with confined(Sandbox()) as launch:
-    for _ in range(2):
-        ran = subprocess.run(launch([sys.executable, "-I", "-c", sys.argv[1], str(number)]), capture_output=True, text=True)
-        print(ran.stdout.split(), ran.stderr[-200:])
-print(libc.syscall(number, 10, -3, b"user", b"course-test", 0))
-"""
-# KEYCTL_SEARCH is 10, of UPDATE 2, GET_PERSISTENT 22. One that is not there may be created by `add`.
-_SUBMISSION = """
-import ctypes, os, sys
-libc, keyctl = ctypes.CDLL(None), int(sys.argv[1])
-add = {"x86_64": 248, "aarch64": 217, "riscv64": 217, "ppc64le": 269, "s390x": 278}[os.uname().machine]
-%s
-print("found" if libc.syscall(keyctl, 10, ring, b"user", b"course-test", 0) > 0 else "none")
-libc.syscall(add, b"user", b"course-test", b"choices", 7, ring)
-print("kept" if libc.syscall(keyctl, 10, ring, b"user", b"course-test", 0) > 0 else "lost")
-"""
-_RINGS = {
-    "of the session": "ring = -3",
-    "of the user": "ring = -4",
-    "of the user's session": "ring = -5",
-    "of a name": 'ring = libc.syscall(keyctl, 1, b"a_login")',
-    "of the user's persistent keys": "ring = libc.syscall(keyctl, 22, -1, -3)",
-}
-
-
-@pytest.mark.parametrize("ring", _RINGS.values(), ids=_RINGS)
-def test_a_key_of_one_run_is_not_there_in_the_next(ring):
-    ran = subprocess.run([sys.executable, "-c", _GRADER, _SUBMISSION % ring], capture_output=True, text=True, timeout=60)
-    assert not ran.returncode, ran.stderr
-    keyrings, first, second, after = ran.stdout.splitlines()
-    assert first == second and first.startswith("['none', "), "the second run found the key of the first"
-    assert int(after) < 0, "the grader's own keyring holds it"
-    # a kernel without keyrings, or a container that denies them, denies them to submissions too: no key is kept at all
-    assert keyrings == "keyrings" or first.startswith("['none', 'lost']")
-
-
 # ---- a sandbox that does not start
 
 
@@ -122,7 +77,7 @@ def test_it_is_told_from_a_command_that_fails() -> None:
         assert launch.take_failed_start() == "", "it is told once"
 
 
-@pytest.mark.parametrize("name", ["lab01", "lab02", "lab08", "lab10", "lab09", "lab03"])
+@pytest.mark.parametrize("name", ["lab01", "lab10"], ids=["a worker", "functions"])
 def test_it_is_the_examiners_fault(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = labs.find(name)
     lab.write_reference(tmp_path, opset=Examiner().opset)
@@ -132,7 +87,7 @@ def test_it_is_the_examiners_fault(name: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_submission_cannot_say_so(tmp_path: Path) -> None:
-    lab = labs.find("lab03")
+    lab = labs.find("lab10")
     lab.write_reference(tmp_path)
     lies = "import os\nos.write(2, b'bwrap: No space left on device\\n')\nos._exit(1)\n"
     for name in lab.artifacts:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import subprocess
 import sys
 import threading
@@ -98,24 +96,6 @@ Device("test-alone").measured(take)
     started = time.monotonic()
     assert Device("test-alone").measured(lambda: 8) == 8
     assert time.monotonic() - started < 5
-
-
-def test_measurements_of_two_processes_have_intervals_that_do_not_overlap(tmp_path):
-    """As the provenance shows of each device that it was used by one timing at a time."""
-    code = """
-import json, time
-from course_lib.grading.judge.health import Device
-device = Device("test-intervals")
-for _ in range(5):
-    device.measured(lambda: time.sleep(0.05))
-print(json.dumps([(record.began, record.ended) for record in device.records]))
-"""
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    found = [json.loads(process.communicate(timeout=60)[0]) for process in both]
-    assert all(len(intervals) >= 5 for intervals in found)
-    all_of_them = sorted(interval for intervals in found for interval in intervals)
-    assert all(ended - began >= 0.05 for began, ended in all_of_them)
-    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(all_of_them)), all_of_them
 
 
 def test_the_machine_itself():

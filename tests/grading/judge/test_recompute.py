@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import stat
-import sys
 
 import pytest
 
 from course_lib.errors import CourseError
 from course_lib.grading.integrity import signature
-from course_lib.grading.judge import recompute
 from course_lib.grading.judge.recompute import contradictions
 from tests.grading.classes import real_verdict
 
@@ -34,15 +32,6 @@ def test_a_verdict_holds(document, key):
     assert contradictions(document, signature.public_key(key)) == []
     assert document["provenance"]["health"] and document["layers"] is not None
     assert len(document["comparison"]["latencies_ms"]["yours"]) == document["comparison"]["rounds"]
-
-
-def test_a_verdict_that_is_nested_too_deep_to_be_signed_has_one_line(document):
-    """What Python's parser still reads, its writer may not be able to write."""
-    nested: list = []
-    for _ in range(2 * sys.getrecursionlimit()):
-        nested = [nested]
-    (said,) = contradictions({**document, "more": nested})
-    assert said.startswith("not a verdict of this course (RecursionError")
 
 
 def test_alterations_are_noticed(document, key, tmp_path):
@@ -113,61 +102,6 @@ def test_what_does_not_follow_is_named(document, key, change, said):
     assert any(said in sentence for sentence in contradictions(resigned(document, key, change)))
 
 
-_CODES = "\x1b[2J\x1b]0;pwned\x07\nsigned by this classroom\u202e"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda found: found["tasks"].extend(2 * [{**found["tasks"][0], "task": {**found["tasks"][0]["task"], "id": _CODES}}]),
-        lambda found: found["comparison"].update(
-            latencies_ms={**found["comparison"]["latencies_ms"], _CODES: found["comparison"]["latencies_ms"]["yours"]},
-            speedup={**found["comparison"]["speedup"], _CODES: {"median": 9.0, "low": 8.0, "high": 10.0}},
-        ),
-        lambda found: found["tasks"][1].update(tier=_CODES) or found["tasks"][-1].update(tier=_CODES),
-        lambda found: found["tasks"][0].update({_CODES: 1}),
-        lambda found: found.update(lab=_CODES),
-    ],
-    ids=["task", "subject", "tier", "field", "lab"],
-)
-def test_what_a_stranger_signed_is_printed_as_plain_lines(document, key, change):
-    said = contradictions(resigned(document, key, change))
-    assert said and all(sentence.isprintable() for sentence in said), said
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"a": [' + b"[]," * 600_000 + b"[]]}",
-        b'{"a":"' + (8 << 20) * b"x" + b'"}',
-        b"[]",
-        b"[" * 100_000,
-    ],
-    ids=["brackets", "text", "list", "deep"],
-)
-def test_a_file_that_is_no_verdict_is_not_taken_into_memory(tmp_path, content):
-    path = tmp_path / "verdict.json"
-    path.write_bytes(content)
-    with pytest.raises(CourseError, match="is not a verdict"):
-        recompute.document(path)
-
-
-def test_the_longest_verdict_is_read(document, tmp_path):
-    series = dict.fromkeys(document["comparison"]["latencies_ms"], 50_000 * [0.123456789012345])
-    document = {**document, "comparison": {**document["comparison"], "latencies_ms": series}}
-    path = tmp_path / "verdict.json"
-    path.write_text(json.dumps(document))
-    assert recompute.document(path) == document
-
-
-@pytest.mark.parametrize("name", [7, ["deep"], "ben\x1b[2J"])
-def test_a_student_of_any_kind_is_compared_with_the_folder(tmp_path, name):
-    (said,) = recompute.misplaced(
-        {"student": name, "lab": "lab01_first_engine"}, tmp_path / "reports" / "ada" / "lab01_first_engine.json"
-    )
-    assert "the folder is that of 'ada'" in said and said.isprintable()
-
-
 def test_the_key_is_made_once_and_private(tmp_path):
     first, again = signature.signing_key(tmp_path), signature.signing_key(tmp_path)
     assert signature.public_key(first) == signature.public_key(again)
@@ -175,11 +109,4 @@ def test_the_key_is_made_once_and_private(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and list(tmp_path.iterdir()) == [path]
     path.write_text("no key")
     with pytest.raises(CourseError, match="is not the classroom's signing key"):
-        signature.signing_key(tmp_path)
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    other = X25519PrivateKey.generate().private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
-    path.write_bytes(other)
-    with pytest.raises(CourseError, match="a key of another kind"):
         signature.signing_key(tmp_path)
