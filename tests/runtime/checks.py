@@ -334,8 +334,6 @@ def main() -> None:
             print(json.dumps({name: None}), flush=True)
         except BaseException:
             print(json.dumps({name: traceback.format_exc()[-1500:]}), flush=True)
-    if len(sys.argv) > 3:  # for the runtime of another version
-        bench.plan(flags=["tf32", "version_compatible"]).save(sys.argv[3])
     sys.stdout.flush()
     os._exit(0)  # TensorRT and pycuda disagree on who leaves first
 
