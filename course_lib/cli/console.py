@@ -63,12 +63,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, 
 
 def doctor(found: Mapping[str, Any]) -> None:
     """The machine and its backends."""
-    gpu = "on this GPU" if found["gpu"] and found["runs_with"] == "tensorrt" else "without a GPU"
-    ready = found["builds_with"] and found["runs_with"] and not found["missing"]
-    labs = (
-        "all labs" if any(b["name"] == "torch_tensorrt" and b["version"] for b in found["backends"]) else "all labs but lab 11"
-    )
-    print(f"Ready for {labs} {gpu}." if ready else "Not ready yet: see below what to install.")
+    print(found["ready"])
     print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
     print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
     if found["missing"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import sys
@@ -14,7 +13,6 @@ import typer
 import course_lib
 from course_lib import __version__
 from course_lib.cli.commands.options import AsJson, course_root, instructors_root, show
-from course_lib.errors import BackendUnavailable
 
 _FIRST_PAGE = "lectures/00_start_here.ipynb"
 
@@ -33,25 +31,23 @@ def start(
 
 def doctor(as_json: AsJson = False) -> None:
     """Show what this machine can do, and what to install."""
-    from course_lib.cli import console, installation
-    from course_lib.engines import available_backends, default_builder, default_runner, environments
-    from course_lib.engines.cuda.driver import capability
-    from course_lib.engines.registry import availability
+    from course_lib.cli import console
+    from course_lib.cli.machine import this_machine
+    from course_lib.engines import available_backends, environments
     from course_lib.grading.isolation import sandbox
     from course_lib.grading.isolation.confinement import enforced_by
 
-    builder, runner = availability(default_builder()), None
-    with contextlib.suppress(BackendUnavailable):
-        runner = default_runner()
+    machine = this_machine()
     found = {
         "course": __version__,
         "python": sys.version.split()[0],
-        "missing": installation.missing_packages(),
-        "gpu": capability(),
+        "ready": machine.ready,
+        "missing": machine.missing,
+        "gpu": machine.gpu or None,
         "backends": [one.to_json() for one in available_backends()],
         "environments": {name: list(environment.command) for name, environment in environments().items()},
-        "builds_with": None if builder.no_build else builder.name,
-        "runs_with": runner,
+        "builds_with": machine.builder and machine.builder.name,
+        "runs_with": machine.runner and machine.runner.name,
         "sandbox": sandbox.problem() or "ok",
         "limits": enforced_by(),
     }
