@@ -336,8 +336,7 @@ def _interval(us: Sequence[float], alone: Sequence[float]) -> tuple[float, float
     """The 95 % percentile interval of the ratio of medians, when builds are resampled on both sides."""
     rng = np.random.default_rng(0)
     drawn = (np.median(rng.choice(several, (4000, len(several))), axis=1) for several in (us, alone))
-    low, high = np.percentile(np.divide(*drawn), [2.5, 97.5])
-    return float(low), float(high)
+    return tuple(np.percentile(np.divide(*drawn), [2.5, 97.5]).tolist())
 
 
 def _verdict(answer: ConditionAnswer) -> Verdict:
@@ -349,8 +348,7 @@ def cache(work: TuningWork) -> Iterator[Criterion]:
     file, pairs = work.folder / CACHE, _key_pairs(work.rng())
     keys = call(file, {"key": [pair.first for pair in pairs] + [pair.second for pair in pairs]}, work.examiner)["key"]
     of_first, of_second = keys[: len(pairs)], keys[len(pairs) :]
-    lines = (_complaint(*one) for one in zip(pairs, of_first, of_second, strict=True))
-    wrong = dict.fromkeys(line for line in lines if line)
+    wrong = dict.fromkeys(filter(None, map(_complaint, pairs, of_first, of_second)))
     hint = "Can the time of a tactic change if this field changes? Is the order of the fields fixed in your key?"
     if not all(isinstance(key, str) for key in keys):
         hint = "Call key in the notebook with the layer and the machine of the cell above: the same result appears there."

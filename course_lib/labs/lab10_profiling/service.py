@@ -24,7 +24,7 @@ from course_lib.profiling import Event, Timeline
 from course_lib.profiling.timelines.timeline import Kind
 from course_lib.recipe import Profile, Recipe
 
-_LARGEST_BATCH = 32
+_BATCHES = Profile(image={"min": (1, 1, 32, 32), "opt": (32, 1, 32, 32), "max": (32, 1, 32, 32)})
 _WIDTH = 1280
 _RIDGE = 1.0
 Stream = Mapping[str, np.ndarray]
@@ -33,12 +33,6 @@ _NOISE = 3  # gray levels that a scanner is off by, at most
 TIME_LIMIT_S = 20.0  # for one stream; the given pipeline takes half a second
 _MOST_EVENTS = 200_000
 _LONGEST_NAME = 60
-
-
-def _recipe() -> Recipe:
-    """A recipe for batches from 1 to 32, tuned for 32."""
-    shapes = {name: (n, 1, 32, 32) for name, n in (("min", 1), ("opt", _LARGEST_BATCH), ("max", _LARGEST_BATCH))}
-    return Recipe(profiles=(Profile({"image": shapes}),))
 
 
 @cache
@@ -183,7 +177,7 @@ def plan(runner: str) -> Plan:
     with our_work(), TemporaryDirectory() as folder:
         model = Path(folder, "model.onnx")
         model.write_bytes(network())
-        return Examiner(runner=runner).runnable(model, _recipe())
+        return Examiner(runner=runner).runnable(model, Recipe(profiles=(_BATCHES,)))
 
 
 @contextmanager
