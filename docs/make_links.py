@@ -26,7 +26,10 @@ try:
 except ModuleNotFoundError:
     %pip install -q git+{repository}"""
 # What pip cannot install with the rest, for the notebooks whose paths begin so. It does nothing where it is installed.
-TORCH_TENSORRT = "\n%run -m course_lib.engines.backends.torch_tensorrt.installation"
+TORCH_TENSORRT = """
+from course_lib.engines.backends.torch_tensorrt import installation
+
+_ = installation.main()"""
 WITH_TORCH_TENSORRT = ("lectures/13_", "labs/lab11_")
 
 

@@ -32,6 +32,12 @@ WITHDRAWN = {
     r"Blackwell \(10\.0 and 12\.0\)": "TensorRT-RTX 1.5 Support Matrix: 12.1, too",
     r"(?<![/\w])TensorRT-LLM\b": "NVIDIA's documentation writes TensorRT LLM",
     r"Attention in one kernel exists for FP16 and BF16\.": "NVIDIA, Attention: the softmax's result in FP8 or INT8",
+    r"data-center Blackwell \(10\.0\) \|": "Transformer Engine, support matrix: 10.3 has MXFP8 and NVFP4, too",
+    r"`add_moe` \(TensorRT 10\.16 and later\);": "NVIDIA, MoE: on compute capabilities 10.0, 10.3 and 11.0",
+    r"builds take much longer \|": "NvInfer.h, TilingOptimizationLevel: slightly longer at kFAST",
+    r"deprecated Caffe and UFF, which version 10 removed": "API of 8.2: both were announced to go with 9.0",
+    r"4813, 4846 and 4853 report": "issue 4813: batch 1 is the worst of its configurations",
+    r"GPU's memory \(lecture 14\)|lecture 8's output allocator": "both are taught in lecture 10",
 }
 
 # Words that only the course used, and the field's terms for them.
@@ -78,13 +84,17 @@ def test_a_private_word_stays_replaced_by_the_fields_term(word: str, term: str) 
         ("lectures/04_kernel_auto_tuning.ipynb", "tools/Polygraphy/CHANGELOG.md"),
         ("lectures/05_reduced_precision.ipynb", "performance/tuning.html"),
         ("lectures/09_plugins.ipynb", "parallel-thread-execution/#data-movement-and-conversion-instructions-ld"),
+        ("lectures/06_int8_quantization.ipynb", "guides/_onnx_quantization.html"),
         ("lectures/09_plugins.ipynb", "TensorRT/blob/main/CHANGELOG.md"),
+        ("lectures/09_plugins.ipynb", "tensorrt-10x-to-11x-python-api-reference.html"),
         ("lectures/10_the_runtime.ipynb", "release/10.14/samples/python/common_runtime.py"),
         ("lectures/11_benchmarking.ipynb", "release/10.13.2/samples/common/sampleReporting.cpp"),
         ("lectures/13_torch_tensorrt.ipynb", "tensorrt-backend-removal.html"),
         ("lectures/14_deployment.ipynb", "NVIDIA/TensorRT/issues/2900"),
+        ("lectures/15_transformers_that_generate.ipynb", "inference-library/transformers-moe.html"),
         ("lectures/16_below_eight_bits.ipynb", "arxiv.org/abs/2506.08027"),
         ("lectures/16_below_eight_bits.ipynb", "torch/quantization/qtensor/mxfp8_tensor.py"),
+        ("lectures/17_debugging.ipynb", "inference-library/capture-replay.html"),
     ],
 )
 def test_a_corrected_statement_names_its_source(page: str, address: str) -> None:

@@ -16,7 +16,7 @@ _FITTING = {"10.15": "2.11", "10.16": "2.12", "11.0": "2.13"}  # from 11.1 on th
 _OLD = "2.2"
 _LECTURE = 13
 INSTEAD = {  # keyword of an older release: what to do now
-    "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
+    "enabled_precisions": "the types are the module's own: call module.half(), or pass enable_autocast and autocast_low_precision_type",
     "use_explicit_typing": "the types are always the module's own: leave it out",
     "calibrator": "quantize the module with modelopt: its Q/DQ nodes become INT8 layers",
     "truncate_long_and_double": "truncate_double; int64 needs no truncation any more",
