@@ -21,7 +21,7 @@ def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure
     figure = style.figure(8.0, 0.9 + 0.32 * len(formats))
     axes = figure.add_subplot()
     for row, shown in enumerate(formats):
-        hue = style.color(row)
+        hue = style.color(0)
         axes.barh(row, shown.smallest_normal - shown.smallest, left=shown.smallest, color=hue, alpha=0.35, height=0.6)
         axes.barh(row, shown.largest - shown.smallest_normal, left=shown.smallest_normal, color=hue, height=0.6)
         bits = f"{shown.exponent_bits} + {shown.mantissa_bits} bits" if shown.exponent_bits else "7 bits"
