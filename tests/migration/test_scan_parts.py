@@ -84,8 +84,3 @@ def _is_python_3(text: str) -> bool:
     except SyntaxError:
         return False
     return True
-
-
-def test_except_with_a_comma_is_understood() -> None:
-    parsed = python2.parse("try:\n    x()\nexcept (A, B), error:\n    y(error)\n")
-    assert "except (A, B) as error" in ast.unparse(parsed.tree) and not parsed.lost and parsed.problem.startswith("line 3")

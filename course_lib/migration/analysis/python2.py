@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from dataclasses import dataclass
 
-_PRINT = re.compile(r"^(\s*)print\s+(?!\()(>>\s*[\w.]+\s*,\s*)?(.*?),?\s*(#.*)?$")
-_PRINT_ALONE = re.compile(r"^(\s*)print\s*$")
-_EXCEPT = re.compile(r"^(\s*except\s+[\w.()\s,]+?)\s*,\s*(\w+)\s*:")
-_RAISE = re.compile(r"^(\s*raise\s+[\w.]+)\s*,\s*(.+)$")
 _MOST_CUTS = 60
 
 
@@ -30,7 +25,7 @@ def parse(text: str) -> Parsed:
         return Parsed(_tree(lines))
     except SyntaxError as error:
         problem = f"line {error.lineno}: {error.msg}"
-    lines = [_modern(line.expandtabs(8)) for line in lines]
+    lines = [line.expandtabs(8) for line in lines]
     lost: list[tuple[int, str]] = []
     for _ in range(_MOST_CUTS):
         try:
@@ -53,23 +48,6 @@ def _tree(lines: list[str]) -> ast.Module:
             raise SyntaxError(f"nested too deeply ({type(error).__name__})", ("", 1, 1, "")) from None
         except ValueError as error:
             raise SyntaxError(str(error), ("", 1, 1, "")) from None
-
-
-def _modern(line: str) -> str:
-    """The three commonest statements of Python 2 in the words of Python 3."""
-    if _PRINT_ALONE.match(line):
-        return line.rstrip() + "()"
-    if (found := _PRINT.match(line)) and _is_expression(found[3]):
-        return f"{found[1]}print({found[3]})"
-    return _RAISE.sub(r"\1(\2)", _EXCEPT.sub(r"\1 as \2:", line))
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        ast.parse(f"f({text})", mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _cut_at(lines: list[str], error: SyntaxError) -> int:
