@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from IPython.lib.pretty import pretty
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.engines.backends.tensorrt import builder
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
-from course_lib.engines.layers import HOST_KINDS, PROOF
+from course_lib.engines.layers import PROOF
 from course_lib.engines.registry import compile_plan
 from course_lib.errors import BuildError, PrecisionError, ProfileError
 from course_lib.recipe import Recipe
-from course_lib.style import breakable_html
 
 DATA = Path(__file__).parents[1] / "data"
 LOG = (DATA / "tensorrt_rtx_small_fp16.log").read_text(encoding="utf-8")
@@ -67,12 +65,6 @@ def test_an_engine_without_a_listed_kernel_is_rejected(monkeypatch, small_onnx, 
     monkeypatch.setattr(builder, "parse_build_log", lambda text, operators: LayerTable((), operators))
     with pytest.raises(BuildError, match="lists no kernel"):
         compile_plan("tensorrt_rtx", small_onnx, service_recipe.wire())
-
-
-def test_only_the_last_section_of_a_log_counts() -> None:
-    forged = LOG.replace("Datatype: Float", "Datatype: Half")
-    assert parse_build_log(forged + "\nEngine Metadata:\n" + LOG) == parse_build_log(LOG)
-    assert parse_build_log("no such section").layers == ()
 
 
 def test_a_recorded_inspection_by_tensorrt_8_6() -> None:
@@ -206,13 +198,6 @@ def test_logs_of_tensorrt_10_prove_one_precision(gemm: str, dtype: str) -> None:
                 table.check_precision(precision)
 
 
-def test_a_log_of_two_profiles_lists_both() -> None:
-    second = CONVOLUTION.replace("/Relu,", "/Relu [profile 1],").replace("Name: image", "Name: image [profile 1]")
-    table = parse_build_log(_log(CONVOLUTION, second))
-    assert [layer.name for layer in table] == ["/stem/Conv + /Relu", "/stem/Conv + /Relu [profile 1]"]
-    assert table[1].inputs[0].name == "image [profile 1]" and table[1].onnx_nodes == ("/stem/Conv", "/Relu")
-
-
 def test_names_of_torch_tensorrt_with_commas_and_brackets_are_read() -> None:
     name = "[CONVOLUTION]-[aten_ops.convolution.default]-[/features/0/convolution] + [RELU]-[aten_ops.relu]"
     (layer,) = parse_build_log(_log(CONVOLUTION.replace("/stem/Conv + /Relu", name)))
@@ -269,13 +254,6 @@ def test_names_serve_where_8_6_has_no_metadata() -> None:
     merged = _inspected(Name="/c/Conv || /d/Conv", LayerType="CaskConvolution")
     assert merged.onnx_nodes == ("/c/Conv", "/d/Conv")
     assert _inspected(Name="Reformatting CopyNode for /a/Relu", LayerType="Reformat").onnx_nodes == ()
-
-
-def test_a_network_that_myelin_fused_whole_names_no_node_that_does_not_exist() -> None:
-    name = "{ForeignNode[onnx::MatMul_1071 + (Unnamed Layer* 58) [Shuffle]...(Unnamed Layer* 1331) [Normalization]]}"
-    layer = _inspected(Name=name, LayerType="Myelin", TacticValue="0x0000000000000000", StreamId=0, Metadata="")
-    assert layer.is_kernel and layer.name == name
-    assert not any("ForeignNode" in node for node in layer.onnx_nodes)
 
 
 def test_the_keys_of_tensorrt_10() -> None:
@@ -384,20 +362,6 @@ def test_numbers_that_are_cast_before_they_are_used_build_as_fp32(read: str, tmp
     onnx.save(model, tmp_path / "cast.onnx")
     (kernel,) = compile_plan("tensorrt_rtx", tmp_path / "cast.onnx", Recipe().wire()).layers.kernels
     assert kernel.dtypes != {"Float"}
-
-
-@pytest.mark.parametrize("kind", sorted(HOST_KINDS))
-def test_steps_on_the_host_prove_nothing(kind: str) -> None:
-    LayerTable((_kernel("Float"), _kernel("Half", kind=kind))).check_precision("fp32")
-    with pytest.raises(PrecisionError):
-        LayerTable((_kernel("Float"), _kernel("Half", kind=kind))).check_precision("fp16")
-
-
-def test_a_long_kernel_name_breaks_between_its_parts_and_stays_the_same_text() -> None:
-    name = "__myl_MulAddMulMinMaxRounCastCastMulMulAddAddMoveReluMeanMulMinMaxRounCast_myl0_25</b>"
-    html = LayerTable((Layer(name, "kgen"),))._repr_html_()
-    parts = breakable_html(name).split("<wbr>")
-    assert breakable_html(name) in html and escape(name) == "".join(parts) and max(map(len, parts)) <= 10
 
 
 tensors = st.builds(LayerTensor, st.text(), st.lists(st.integers(-1, 2**31)).map(tuple), st.text(), st.text())

@@ -126,8 +126,8 @@ def test_a_plan_for_another_device_is_rejected(small_plan: Plan) -> None:
     check_target(small_plan, "sm89")
     check_target(replace(small_plan, targets=()), None)
     check_target(replace(small_plan, targets=("sm80+",)), "sm90")  # built with hardware_compatibility = "ampere_plus"
-    for here, words in {"sm90": "this GPU is sm90", None: "no usable NVIDIA GPU"}.items():
-        with pytest.raises(PlanError, match=f"runs on sm89 and .*{words}.*`targets`") as raised:
+    for here, words in {"sm90": "this GPU is sm90.*`targets`", None: r"no usable NVIDIA GPU.*default_runner\(\)"}.items():
+        with pytest.raises(PlanError, match=f"runs on sm89 and .*{words}") as raised:
             check_target(small_plan, here)
         assert len(str(raised.value).splitlines()) == 1
 

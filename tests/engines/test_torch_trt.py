@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -79,14 +77,6 @@ def test_the_table_is_what_the_released_wheel_says(version: str, tmp_path: Path)
     assert torch_trt_keywords.read_wheel(_wheel(version, tmp_path)) == (version, torch_trt_keywords.table()[version])
 
 
-def test_the_table_is_written_as_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = torch_trt_keywords.TABLE.read_text()
-    monkeypatch.setattr(torch_trt_keywords, "TABLE", tmp_path / "table.json")
-    torch_trt_keywords.write(json.loads(before))
-    assert (tmp_path / "table.json").read_text() == before
-    assert list(torch_trt_keywords.table()) == [OLD, *VERSIONS]
-
-
 def _fake_wheel(path: Path, compiler: str) -> Path:
     with zipfile.ZipFile(path, "w") as wheel:
         front = (
@@ -112,34 +102,6 @@ def test_a_keyword_is_what_a_function_reads(tmp_path: Path) -> None:
     assert found["ignored"] == ["gone", "idle", "slept"]
     assert (found["save"], found["save_executorch"]) == (["a", "inductor_configs", "m"], ["b"])
     assert (found["load"], found["Input"]) == ([], ["dtype"])
-
-
-def test_a_file_that_is_no_such_wheel(tmp_path: Path) -> None:
-    (tmp_path / "torch_tensorrt-1.0.whl").write_bytes(b"hello")
-    with pytest.raises(ValueError, match="is not a wheel of torch-tensorrt"):
-        torch_trt_keywords.read_wheel(tmp_path / "torch_tensorrt-1.0.whl")
-    with pytest.raises(ValueError, match=r"no longer defines compile\(\)"):
-        torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "torch_tensorrt-2.0.whl", "x = 1"))
-    with pytest.raises(ValueError, match="expected a wheel's name"):
-        torch_trt_keywords.read_wheel(_fake_wheel(tmp_path / "other.whl", "x = 1"))
-
-
-def test_the_command_adds_a_version_to_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_trt_keywords, "TABLE", tmp_path / "table.json")
-    compiler = "def compile(exported_program, *, {}=1, **kwargs): ..."
-    for version in ("9.2", "9.1"):
-        name = f"new_in_{version[-1]}"
-        path = _fake_wheel(tmp_path / f"torch_tensorrt-{version}.0-x.whl", compiler.format(name))
-        torch_trt_keywords.main([str(path)])
-        assert name in torch_trt_keywords.table()[version]["compile"]
-    assert list(torch_trt_keywords.table()) == ["9.1", "9.2"]
-
-
-def test_a_version_that_nobody_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = subprocess.CompletedProcess([], 1, stdout="", stderr="WARNING: slow\nERROR: No matching distribution found\n")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ValueError, match=r"cannot download torch-tensorrt 0\.0\.0: ERROR: No matching distribution found"):
-        torch_trt_keywords.download("0.0.0", tmp_path)
 
 
 # ---- options
@@ -183,12 +145,6 @@ def test_a_version_that_nobody_released(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_would_be_ignored_is_rejected(option: dict[str, Any], words: list[str], double: ModuleType) -> None:
     _rejected(BuildError, [next(iter(option)), *words], lambda: engine.compile_module(_net(), ONE, **option))
     assert double.calls == []
-
-
-@pytest.mark.parametrize("version", ["2.12"], indirect=True)
-def test_a_newer_keyword_is_rejected(double: ModuleType) -> None:
-    call = lambda: engine.compile_module(_net(), ONE, use_complex_decomposition=True)  # noqa: E731
-    _rejected(BuildError, ["2.12", "'use_complex_decomposition'"], call)
 
 
 def test_the_runtime_can_be_chosen_where_it_could(double: ModuleType, version: str) -> None:

@@ -100,24 +100,6 @@ def test_another_release_is_rejected_before_anything_is_replaced(release, monkey
     assert torch.cuda.device_count() == 0
 
 
-def test_an_attribute_that_is_gone_is_named():
-    with pytest.raises(BackendUnavailable, match=r"torch\.cuda has no get_device_sort, which"):
-        without_gpu._replace(torch.cuda, "get_device_sort", None)
-
-
-def test_with_a_gpu_nothing_is_replaced(monkeypatch):
-    package, before = types.ModuleType("torch_tensorrt"), dict(vars(torch.cuda))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
-    assert without_gpu.load.__wrapped__() is package
-    assert {**vars(torch.cuda), "is_available": before["is_available"]} == before
-
-
-def test_the_installation_keeps_what_is_there(monkeypatch):
-    monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: pytest.fail("pip was called"))
-    installation.install()
-
-
 def test_a_machine_without_a_wheel_does_without(monkeypatch, capsys):
     monkeypatch.setattr(installation.platform, "machine", lambda: "aarch64")
     assert installation.main() == 0 and "only on x86-64 Linux" in capsys.readouterr().out

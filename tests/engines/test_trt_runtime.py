@@ -82,25 +82,6 @@ def test_what_a_plugin_runs_on_a_stream_of_its_own_is_noticed(bench: checks.Benc
         execution.time_ms(bench.images(0, 2))
 
 
-@pytest.mark.parametrize("graph", [False, True])
-def test_nothing_is_set_while_the_device_is_timed(bench: checks.Bench, monkeypatch: pytest.MonkeyPatch, graph: bool) -> None:
-    execution, calls = bench.engine().execution(graph=graph), []
-    execution.time_ms(bench.images(0, 2))
-
-    def heard(kind: type, name: str) -> None:
-        original = getattr(kind, name)
-        monkeypatch.setattr(kind, name, lambda *given: (calls.append(name), original(*given))[1])
-
-    heard(cuda_driver.Event, "record")
-    for name in ("set_tensor_address", "set_input_shape", "get_tensor_shape"):
-        heard(type(execution._context), name)
-    assert execution.time_ms(bench.images(0, 2)) > 0
-    records = [index for index, name in enumerate(calls) if name == "record"]
-    assert len(records) >= 4, "one plain call, and a reading of replays"
-    assert all(second == first + 1 for first, second in zip(records[::2], records[1::2], strict=True))
-    assert "set_tensor_address" in calls[: records[0]]
-
-
 def test_a_reading_takes_many_replays_and_an_engine_that_cannot_be_captured_many_calls(
     bench: checks.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,30 +184,6 @@ def test_a_context_that_cannot_be_made(bench: checks.Bench) -> None:
     held.free()
 
 
-def test_the_default_stream_cannot_be_captured(bench: checks.Bench) -> None:
-    execution = bench.engine().execution(graph=True)
-    tensors = DeviceTensor((2, 1, 32, 32)), DeviceTensor((2, 10))
-    addresses = {"image": tensors[0].data_ptr(), "logits": tensors[1].data_ptr()}
-    execution.run_at(addresses, {"image": (2, 1, 32, 32)}, 0)  # the first run is a plain one
-    with pytest.raises(EngineError, match="cuStreamBeginCapture_v2 failed with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
-        execution.run_at(addresses, {"image": (2, 1, 32, 32)}, 0)
-
-
-def test_work_that_fails_during_a_capture_leaves_the_stream_usable(bench: checks.Bench) -> None:
-    stream = memory.cuda().Stream()
-
-    def work() -> None:
-        raise EngineError("no such luck")
-
-    with pytest.raises(EngineError, match="no such luck"):
-        cuda_graph.CudaGraph(stream.handle, work)
-    buffer = memory.Buffer()
-    buffer.upload(np.arange(4, dtype=np.uint8), stream)
-    buffer.download(4, stream)
-    stream.synchronize()
-    assert buffer.array((4,), "uint8").tolist() == [0, 1, 2, 3]
-
-
 def test_an_illegal_address_is_an_error_at_the_next_synchronization(bench: checks.Bench) -> None:
     execution = bench.engine().execution()
     somewhere = np.zeros(8 * 1024, np.float32).ctypes.data  # on the host
@@ -237,33 +194,9 @@ def test_an_illegal_address_is_an_error_at_the_next_synchronization(bench: check
         execution.run_at({"image": somewhere}, {"image": (8, 1, 32, 32)}, execution.stream.handle)
 
 
-def test_a_profile_that_the_engine_does_not_have(bench: checks.Bench) -> None:
-    execution = bench.engine().execution()
-    with pytest.raises(EngineError, match="profile 7 cannot be used: "):
-        execution._made_for(7)
-
-
-def test_an_output_in_a_type_that_numpy_does_not_have(bench: checks.Bench) -> None:
-    from course_lib.engines.plan import TensorInfo
-
-    execution = bench.engine().execution()
-    execution.outputs = (TensorInfo("logits", (-1, 10), "fp4"),)
-    with pytest.raises(EngineError, match="fp4, a type that numpy does not have: use run_tensors"):
-        execution.infer(bench.images(0, 1))
-
-
 def test_without_pycuda_the_message_says_what_to_install(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycuda", None)
     memory._primary.cache_clear()
     with pytest.raises(BackendUnavailable, match="pip install pycuda"):
         memory.cuda()
     memory._primary.cache_clear()
-
-
-def test_without_a_driver_there_are_no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise OSError(name)
-
-    monkeypatch.setattr("ctypes.CDLL", missing)
-    with pytest.raises(BackendUnavailable, match="NVIDIA driver"):
-        cuda_graph._Driver()
