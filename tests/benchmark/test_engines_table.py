@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import engines, readme_tables
+from benchmarks import engines
 from benchmarks.engine_parts import cases, latency
 from benchmarks.engine_parts.cases import DEFAULT, GROUPS, SPECS, SWITCHED, Group
 from benchmarks.engine_parts.run import Run
@@ -18,7 +18,6 @@ from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.engines.cuda import driver, graph
 from course_lib.errors import CourseError
 from course_lib.standin import gpu
-from course_lib.teaching import engine_figures
 from tests.doubles.rig import install
 
 
@@ -152,35 +151,3 @@ def rows() -> list[dict]:
         ways = {"one context": ms, "a context a profile": 0.2, "no other profile": 0.1}
         found.append({"table": "switch", "engine": name, "ms": ways, "speedup": speed(ms / 0.2)})
     return [*found, {"table": "build", "engine": "x", "failed": "no memory"}]
-
-
-TITLES = {
-    "batches": "At batch 4, the engine 'three profiles' takes 4.00 times as long as the best",
-    "settings": "Builds of 5 to 5 s, engines of 1.10 to 1.50 times the default's speed",
-    "caches": "From the plan cache a plan comes 8 times as fast",
-    "switch": "Another profile in every run: 200 times as long (encoder)",
-    "fusion": "The same function in fewer kernels is 1.10 to 1.10 times as fast",
-}
-
-
-@pytest.mark.parametrize("name", engine_figures.FIGURES)
-def test_a_figure_says_what_its_rows_say(name, rows) -> None:
-    figure = engine_figures.FIGURES[name](rows)
-    assert TITLES[name] in (figure.get_suptitle(), figure.axes[0].get_title())
-    with pytest.raises(CourseError, match="the record has no rows"):
-        engine_figures.FIGURES[name]([row for row in rows if row["table"] == "build"])
-
-
-def test_the_readme_has_a_line_for_every_gain(rows) -> None:
-    data = {"date": "2026-11-22", "device": "D", "driver": "1", "versions": {"tensorrt": "8.6.0"}, "network": "n", "rows": rows}
-    said = readme_tables.engines(data).splitlines()
-    assert "| 4 | 100 us | 1.10x [0.99-1.21] | 1.20x [1.08-1.32] | 1.30x [1.17-1.43] |" in said
-    assert (
-        "| level 0 instead of level 3 | batch 8, 64; build 5.0 s instead of 5.0 s | 1.10x [0.99-1.21], 1.10x [0.99-1.21] |"
-        in said
-    )
-    assert "| a plan from nothing, timing cache, plan cache | 16 s, 6 s, 2 s | |" in said
-    assert (
-        "| one context for each profile, two profiles, encoder | host, 0.2 ms instead of 40 ms per run | 200.00x [180.00-220.00] |"
-        in said
-    )

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks import ort_tensorrt, torch_trt
 from benchmarks.sections.lanes import Recording, assemble, run
 from benchmarks.sections.observing import observed
 from benchmarks.torch_trt_parts import child as torch_child
-from benchmarks.torch_trt_parts.compiling import blocks, layers_of
 
 PROGRAM = """
 import os, sys, time
@@ -108,27 +106,3 @@ def test_what_is_printed_below_python_is_part_of_the_answer(capfd: pytest.Captur
     assert seen.warnings == ["logged", "torch_tensorrt warns"]
     assert seen.facts()["errors_printed"] == ["ERROR: by C"]
     assert capfd.readouterr().out == ""
-
-
-def test_the_blocks_of_a_graph_module() -> None:
-    class TorchTensorRTModule(torch.nn.Identity):
-        """Named as the real one."""
-
-    inner = torch.fx.Graph()
-    inner.output(inner.call_function(torch.ops.aten.relu.default, (inner.placeholder("x"),)))
-    graph = torch.fx.Graph()
-    node = graph.call_module("_run_on_acc_0", (graph.placeholder("x"),))
-    node = graph.call_module("_run_on_gpu_1", (node,))
-    graph.output(graph.call_function(torch.ops.aten.neg.default, (node,)))
-    parts = {"_run_on_acc_0": TorchTensorRTModule(), "_run_on_gpu_1": torch.fx.GraphModule({}, inner)}
-    found = blocks(torch.fx.GraphModule(parts, graph))
-    assert [(one["runs_in"], one["operators"]) for one in found] == [
-        ("TensorRT", []),
-        ("PyTorch", ["aten.relu.default"]),
-        ("PyTorch", ["aten.neg.default"]),
-    ]
-
-
-def test_layers_have_names_with_and_without_details() -> None:
-    assert layers_of('{"Layers": ["a", "b"]}') == {"layers": ["a", "b"], "first_layers": []}
-    assert layers_of('{"Layers": [{"Name": "a\x01", "Tactic": 1}]}')["layers"] == ["a\x01"]

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from benchmarks import gpu_cells
-from course_lib.models import classifier, export, export_onnx
 
 
 @pytest.fixture
@@ -37,22 +35,6 @@ def test_a_lecture_runs_to_its_end_and_its_tagged_cells_and_failures_are_rows(le
     assert rows["later"]["printed"] == "42\n" and "failed" not in rows["later"]
     assert rows["fails"]["failed"].startswith("ZeroDivisionError") and not rows["fails"]["gpu"]
     assert rows["no-syntax"]["failed"].startswith("SyntaxError") and rows["no-syntax"]["gpu"]
-
-
-def test_an_old_torch_exports_for_tensorrt_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch 2.2 knows neither ``dynamo`` nor ``dynamic_shapes``; TensorRT 8.6 reads opset 17."""
-    newer = torch.onnx.export
-
-    def old(
-        model, args, f, *, opset_version=None, input_names=None, output_names=None, dynamic_axes=None, do_constant_folding=True
-    ):  # type: ignore[no-untyped-def]
-        known = {"opset_version": opset_version, "input_names": input_names, "output_names": output_names}
-        return newer(model, args, f, dynamo=False, dynamic_axes=dynamic_axes, do_constant_folding=do_constant_folding, **known)
-
-    monkeypatch.setattr(torch.onnx, "export", old)
-    monkeypatch.setattr(export, "_with_dynamo", export._with_dynamo)  # the script replaces it
-    gpu_cells._export_with_an_old_torch()
-    assert export_onnx(classifier("small")).opset_import[0].version == 17
 
 
 def test_every_cell_that_says_what_it_would_do_on_a_gpu_has_the_tag() -> None:

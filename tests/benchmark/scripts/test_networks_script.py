@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
-from benchmarks.headline import building, cases, child, material, measuring, trt_build
+from benchmarks.headline import building, cases, measuring
 from course_lib.errors import EngineError, WorkerDied
-from tests.doubles import rig
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "networks.py"
 
@@ -136,36 +134,3 @@ def test_a_candidate_that_dies_or_fails_ends_nothing_else(site: Any) -> None:
     assert measuring.is_done(list(rows.values()), site, network, 1)
     assert not measuring.is_done(list(rows.values()), site, network, 2)
     assert all("\n" not in measuring.line(row) for row in rows.values())
-
-
-# ---- building
-
-
-def test_a_plan_with_three_profiles_runs_plain_and_as_a_graph(trt: Any, tmp_path: Path) -> None:
-    """`trt_build` and `child` on the stand-in: the profile follows the batch, and a graph answers as the plain engine does."""
-    network = cases.Network("linear", "linear", "none")
-    onnx.save(rig.linear(), material.onnx_file(network, tmp_path))
-    site = building.Site(tmp_path, "tensorrt", (1, 8, 64), (), gpu=True)
-    recipe = building._recipe(site, network).wire()
-    request = {
-        "model": str(tmp_path / "linear.onnx"),
-        "plan": str(tmp_path / "linear.plan"),
-        "recipe": recipe,
-        "calibration": None,
-    }
-    found = trt_build.build(trt, request)
-    assert found["build_s"] >= 0 and found["plan_mb"] >= 0
-
-    pool = np.random.default_rng(0).standard_normal((128, 4), dtype=np.float32)
-    np.save(tmp_path / "pool.npy", pool)
-    held = child.Held(str(tmp_path / "pool.npy"), tf32=False)
-    held.load("plain", plan=request["plan"])
-    held.load("graph", plan=request["plan"], graph=True)
-    assert len(held._plans) == 1, "one engine for both"
-    for batch, index, first in ((1, 3, 3), (8, 1, 8), (64, 1, 64), (64, 2, 0), (1, 3, 3)):
-        want = np.maximum(pool[first : first + batch] @ rig.WEIGHTS, 0)
-        for name in ("plain", "graph", "graph"):
-            np.testing.assert_allclose(held.infer(name, batch, index)["y"], want, rtol=1e-5, atol=1e-6)
-            assert held.time(name, batch, index) >= 0
-    with pytest.raises(EngineError, match="outside every profile"):
-        held.infer("plain", 2, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import raw_calls, raw_calls_tables
+from benchmarks import raw_calls
 from benchmarks.raw_calls_parts import material
 from course_lib.labs.lab06_qat import given as lab06
 from course_lib.labs.lab06_qat import reference as lab06_reference
@@ -114,35 +114,3 @@ def test_every_answer_that_calls_tensorrt_is_run_and_every_call_is_in_the_table(
     assert table >= {name for calls in found.values() for name in calls}
     cells = material.cells_before_task_1(material.ROOT / "labs" / "lab09_runtime" / "lab09_runtime.ipynb")
     assert table >= set(material.calls(cells)["calls"]) and "Logger.WARNING" in material.calls(cells)["calls"]
-
-
-def test_the_page_has_a_line_for_each_piece_of_code() -> None:
-    scene = {"largest_error": 2e-6, "bytes_left_by_a_call": 0.0}
-    overlap = {"rows": 64, "us": 50.0, "us_waiting": 75.0, "speedup": {"median": 1.5, "low": 1.4, "high": 1.6}}
-    compiler = {"cold_s": 2.3, "warm_s": 0.4, "without_s": 2.2}
-    rows: list[dict[str, Any]] = [
-        {"code": "lab09: serving_loop.py", "ran": True, "right": True, "calls": ["Runtime"], "missing": [], "overlap": overlap}
-        | dict.fromkeys((PLAIN, MIXED, BROKEN), scene),
-        {
-            "code": "exercise 2.3",
-            "ran": False,
-            "right": False,
-            "error": "AttributeError: no",
-            "calls": ["A", "B"],
-            "missing": ["B"],
-        },
-        {"code": "lab03: recipe.toml", "ran": True, "right": True, "compiler": compiler}
-        | {"same_tactics_with_cache": True, "same_tactics_without": False},
-        {"code": "lab06: model.onnx", "ran": True, "right": False, "same_classes": 0.5},
-    ]
-    known = {
-        "device": "NVIDIA H200",
-        "driver": "1",
-        "date": "2026-11-25",
-        "versions": {"tensorrt": "8.6.0", "pycuda": "2022.2"},
-    }
-    page = raw_calls_tables.raw_calls({**known, "no_tensorrt_calls": ["a"], "rows": rows})
-    assert "| lab09: serving_loop.py | 1 | | right |" in page
-    assert "| exercise 2.3 | 2 | `B` | AttributeError: no |" in page and "| **wrong** |" in page
-    said = " ".join(page.split())
-    assert "takes 75 us: 1.50x [1.40-1.60]" in said and "(the same tactics), and 2.2 s without a cache (other tactics)" in said

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import spread
-from course_lib.errors import BuildError
 
 
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> list[dict]:
@@ -25,24 +24,3 @@ def test_each_number_of_processes_has_a_rate_and_a_gain_over_the_first(monkeypat
     assert [(row["network"], row["batch"], row["gpus"]) for row in rows] == [("ResNet-50", 2, 1), ("ResNet-50", 2, 2)]
     assert rows[0]["gain"]["median"] == 1 and 0 < rows[1]["gain"]["low"] <= rows[1]["gain"]["high"]
     assert rows[0]["largest_difference"] == 0 and min(row["requests_per_second"] for row in rows) > 0
-
-
-def test_a_network_that_fails_leaves_the_others_and_is_tried_again(monkeypatch, tmp_path):
-    build = spread.build
-
-    def fails(model, *arguments, **options):
-        if "resnet50" in str(model):
-            raise BuildError("no tactic")
-        return build(model, *arguments, **options)
-
-    monkeypatch.setattr(spread, "build", fails)
-    rows = run(monkeypatch, tmp_path, "--networks", "resnet50", "unet")
-    assert rows[0] == {"network": "ResNet-50", "batch": 2, "failed": "BuildError: no tactic"} and len(rows) == 3
-    monkeypatch.setattr(spread, "build", build)
-    rows = run(monkeypatch, tmp_path, "--networks", "resnet50", "unet")
-    assert sorted((row["network"], row["gpus"]) for row in rows) == [
-        ("ResNet-50", 1),
-        ("ResNet-50", 2),
-        ("U-Net", 1),
-        ("U-Net", 2),
-    ]
