@@ -85,7 +85,7 @@ def test_a_cache_survives_its_file(entries, machine):
     assert TuningCache.loads(cache.dumps()) == cache
 
 
-@given(st.one_of(st.text(), st.recursive(st.none() | st.text(), st.lists).map(str), st.just("[" * 100_000)))
+@given(st.one_of(st.text(), st.just("[" * 100_000)))
 def test_any_other_text_is_rejected(text):
     with pytest.raises(CourseError, match="not a tuning cache"):
         TuningCache.loads(text)
