@@ -47,7 +47,7 @@ def after(lecture: int, result: Any = ...) -> Figure:
         elif isinstance(result, Real) and not isinstance(result, bool) and abs(float(result)) < float("inf"):
             row = {"value": float(result)}
         else:
-            raise CourseError(f"this row holds one finite number, found {result!r:.60}: assign the number")
+            raise CourseError(f"this row holds one finite number, found {result!r:.60}: assign the number to `mine`")
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / f"{lecture}.json", json.dumps(row).encode())
     for number, row in rows.items():
@@ -67,8 +67,11 @@ def measured(model: onnx.ModelProto) -> Row:
     from course_lib.profiling.layer_tables.memory_traffic import kernel_traffic
     from course_lib.recipe import Recipe
 
-    if not isinstance(model, onnx.ModelProto):
-        raise CourseError(f"this row measures an ONNX model, found {type(model).__name__}: assign the model, not its plan")
+    found: object = type(model).__name__
+    if isinstance(model, onnx.ModelProto):
+        found = [(value.name, *(n.dim_value for n in value.type.tensor_type.shape.dim)) for value in model.graph.input]
+    if found != [("image", BATCH, 1, 32, 32)]:
+        raise CourseError(f"expected an ONNX model of image ({BATCH}, 1, 32, 32), found {found}: export for this fixed shape")
     int8 = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
     half = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
     recipe, runner = Recipe(precision="int8" if int8 else "fp16" if half else "fp32"), default_runner()
@@ -116,15 +119,17 @@ def draw(rows: Sequence[Row]) -> Figure:
     for axes, (key, (label, form)) in zip(panels, (_BARS | _TEXTS).items(), strict=True):
         bars = key in _BARS
         for y, row in enumerate(rows):
-            hue = style.color(int(row is rows[-1]))
+            hue, weight = (style.color(1), "bold") if row is rows[-1] else (style.color(0), "normal")
             if key in row:
                 value, low, high = row[key] if key == "speed" else (row[key],) * 3
                 if bars:
-                    axes.barh(y, value, 0.6, facecolor="white" if "recorded" in row else hue, edgecolor=hue)
+                    axes.barh(y, value, 0.6, facecolor="none" if "recorded" in row else hue, edgecolor=hue)
                     axes.plot([low, high], [y, y], color="black", lw=1)
-                axes.text(high if bars else 0, y, f" {value:{form}}", va="center", fontsize=8)
+                end = (high if bars else 0, y)
+                axes.annotate(f"{value:{form}}", end, (3, 0), textcoords="offset points", va="center", fontsize=8)
             elif key == "kernels":
-                axes.text(0, y, _note(row), va="center", fontsize=8, color=hue).set_in_layout(False)
+                text = ("○ " if "recorded" in row else "● ") + row["note"].format(**row)
+                axes.text(0, y, text, va="center", fontsize=8, weight=weight).set_in_layout(False)
         axes.margins(x=0.28)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(3) if bars else NullLocator())
@@ -132,18 +137,14 @@ def draw(rows: Sequence[Row]) -> Figure:
         axes.patch.set_visible(False)  # notes run across the columns
         axes.spines[["left"] if bars else ["left", "bottom"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-    figure.suptitle(_takeaway(rows[0], rows[-1]), fontsize=10, weight="bold")
-    devices = sorted({row["recorded"] for row in rows if "recorded" in row})
-    figure.supxlabel(f"filled: measured here; hollow: recorded on {', '.join(devices)}" if devices else "", fontsize=8)
+    figure.suptitle(_takeaway(rows[0], rows[-1]))
+    devices = [row["recorded"] for row in rows if "recorded" in row]
+    figure.supxlabel(f"filled: measured here; hollow: recorded on {devices[0]}" if devices else "", fontsize=8)
     return figure
-
-
-def _note(row: Row) -> str:
-    return ("○ " if "recorded" in row else "● ") + row["note"].format(value=row["value"])
 
 
 def _takeaway(first: Row, newest: Row) -> str:
     if "note" in newest:
-        return f"Lecture {newest['lecture']}: {_note(newest)[2:]}"
+        return f"Lecture {newest['lecture']}: {newest['note'].format(**newest)}"
     megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
     return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"

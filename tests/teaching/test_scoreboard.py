@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
+import numpy as np
+import onnx
 import pytest
 
 from benchmarks.scoreboard import NOTES, STEPS, solved
@@ -13,6 +16,7 @@ from course_lib import style
 from course_lib.benchmark import recorded
 from course_lib.errors import CourseError
 from course_lib.exercises import progress
+from course_lib.models import digits
 from course_lib.teaching import scoreboard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +31,7 @@ def no_rows_and_no_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def kept(lecture: int) -> dict[str, object]:
-    row: dict[str, object] = json.loads((progress.folder() / "scoreboard" / f"{lecture}.json").read_text())
-    return row
+    return dict(json.loads((progress.folder() / "scoreboard" / f"{lecture}.json").read_text()))
 
 
 @pytest.mark.parametrize("lecture", LECTURES)
@@ -42,33 +45,35 @@ def test_each_lecture_ends_with_a_cell_that_the_reader_completes(lecture: int) -
 
 @pytest.mark.parametrize("lecture", [2, 3, 4, 5, 6, 8, 9, 10])  # the others train, or measure time
 def test_the_answer_gives_the_recorded_row(lecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if lecture != 3:  # 450 images take a second
-        monkeypatch.setattr(scoreboard, "accuracy", lambda engine: ROWS[lecture]["accuracy"])
+    monkeypatch.setattr(scoreboard, "accuracy", lambda engine: 0.99)  # 450 images take seconds
     drawn = scoreboard.after(lecture, solved(lecture))
     row, expected = kept(lecture), ROWS[lecture]
-    exact = expected.keys() & {"kernels", "mb", "plan_mb", "accuracy", "value"}
+    exact = expected.keys() & {"kernels", "mb", "plan_mb", "value"}
     assert {key: row[key] for key in exact} == pytest.approx({key: expected[key] for key in exact}, rel=0.02)
     assert f"ecture {lecture}: " in style.alt_text(drawn)
 
 
 def test_rows_that_are_missing_are_recorded_ones_and_say_so() -> None:
-    device = recorded("scoreboard_cpu").device
-    assert device in str(scoreboard.after(12).get_supxlabel())
+    assert recorded("scoreboard_cpu").device in str(scoreboard.after(12).get_supxlabel())
     scoreboard.after(4, 0.5)
     faces = {bar.get_facecolor() for axes in scoreboard.after(6).axes for bar in axes.patches}
-    assert faces == {(1.0, 1.0, 1.0, 1.0)}
+    assert faces == {(0.0, 0.0, 0.0, 0.0)}  # hollow, on a page of any color
     texts = [text.get_text() for text in scoreboard.after(8).axes[0].texts]
     assert any(text.startswith("● ") and "50%" in text for text in texts) and any(text.startswith("○ ") for text in texts)
-
-
-def test_a_damaged_row_is_shown_as_recorded() -> None:
-    scoreboard.after(4, 0.5)
-    (progress.folder() / "scoreboard" / "4.json").write_text("{")
+    (progress.folder() / "scoreboard" / "4.json").write_text("{")  # damaged
     assert "3%" in style.alt_text(scoreboard.after(4))
 
 
-@pytest.mark.parametrize("lecture, result", [(4, "many"), (4, float("nan")), (4, True), (5, 0.5), (5, None), (9, [1])])
+def test_accuracy_counts_each_digit_once() -> None:
+    first = digits("test").labels[0]
+    engine = SimpleNamespace(infer=lambda feeds: {"logits": np.tile(np.arange(10) == first, (len(feeds["image"]), 1))})
+    assert scoreboard.accuracy(engine) == (digits("test").labels == first).mean()
+
+
+@pytest.mark.parametrize(
+    "lecture, result", [(4, "many"), (4, float("nan")), (4, True), (5, 0.5), (9, [1]), (3, onnx.ModelProto())]
+)
 def test_another_kind_of_result_is_rejected_and_not_kept(lecture: int, result: object) -> None:
-    with pytest.raises(CourseError, match=r"found .*: assign the"):
+    with pytest.raises(CourseError, match=r"found .*: (assign|export)"):
         scoreboard.after(lecture, result)
     assert not (progress.folder() / "scoreboard").exists()
