@@ -28,7 +28,6 @@ from course_lib.models import classifier, digits, export_onnx, fresh_digits
 from tests.labs.quick import Quick, tiers
 from tests.labs.submissions import lab02 as made
 from tests.labs.submissions.lab02 import LEARNER
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab02")
 FULL = dict.fromkeys(("equality", "kernels", "causes"), "full")
@@ -127,16 +126,6 @@ def test_another_right_answer_has_full_marks(submission, name) -> None:
 
 
 # ---- mistakes
-
-
-def test_nothing_handed_in_and_the_untouched_release_have_no_points(tmp_path) -> None:
-    examined = LAB.examine(tmp_path, Quick())
-    assert examined.points == 0 and "Task 2 writes model.onnx" in text(examined, "equality")
-    assert "causes.json is missing" in text(examined, "causes")
-    leave_untouched(LAB.name, tmp_path)
-    assert (tmp_path / "model.onnx").is_file() and (tmp_path / "causes.json").is_file()
-    examined = LAB.examine(tmp_path, Quick())
-    assert set(tiers(examined).values()) == {"none"}, examined.outcomes
 
 
 @pytest.mark.parametrize("name", made.MISTAKES)

@@ -10,7 +10,6 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import EngineError
-from course_lib.labs import Examiner
 from course_lib.labs.framework import withheld
 from course_lib.labs.framework.criteria import Criterion, holds, open_without_reference
 from course_lib.labs.lab05_calibration import checks, given, reference
@@ -25,7 +24,6 @@ from course_lib.precision import (
 from course_lib.recipe import Recipe
 from tests.labs.quick import Quick, examined, judged_reference, tiers
 from tests.labs.submissions import lab05 as made
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab05")
 
@@ -63,19 +61,6 @@ def test_without_the_reference_only_the_speed_is_open(tmp_path, monkeypatch, few
     monkeypatch.setattr(checks, "reference", withheld)
     found = LAB.examine(tmp_path, Quick(seed=5, measure_s=1))
     assert tiers(found) == {"calibrator": "full", "sqnr": "full", "kernels": "full", "speed": "inconclusive"}, found.outcomes
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    outcomes = LAB.examine(tmp_path, Quick()).outcomes
-    assert not any(one.points for one in outcomes) and all(one.hint for one in outcomes)
-    assert "still empty" in outcomes[0].hint
-
-
-def test_nothing_handed_in_has_none(tmp_path):
-    outcomes = LAB.examine(tmp_path, Examiner()).outcomes
-    assert not any(one.points for one in outcomes) and all("run its cell again" in one.hint for one in outcomes)
-    assert [one.message.split(" is missing")[0] for one in outcomes] == ["calibrator.py", *["model.onnx"] * 3]
 
 
 # ---- calibrators

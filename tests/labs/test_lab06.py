@@ -23,7 +23,6 @@ from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import digits
 from tests.labs.quick import Quick, check_solved, examined, judged_reference
 from tests.labs.submissions import lab06 as made
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab06")
 assert isinstance(LAB, QuantizationAwareTraining)
@@ -48,13 +47,6 @@ def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeyp
     made.another(tmp_path)
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
     check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    outcomes = LAB.examine(tmp_path, Quick()).outcomes
-    assert not any(one.points for one in outcomes) and all(one.hint for one in outcomes)
-    assert "not written yet" in outcomes[2].message
 
 
 @pytest.mark.parametrize("name", made.MISTAKES)

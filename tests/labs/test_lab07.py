@@ -25,7 +25,6 @@ from course_lib.labs.lab07_dynamic_shapes.given import FILE, LARGEST, Habits, pr
 from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes
 from course_lib.recipe import Recipe
 from tests.labs.quick import judged_reference, tiers
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab07")
 assert isinstance(LAB, DynamicShapes)
@@ -98,12 +97,6 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 def test_the_reference_has_full_marks(folder):
     examined = examine(folder)
     assert set(tiers(examined).values()) == {"full"} and examined.points == 10, [one.message for one in examined.outcomes]
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
 
 
 BRUTE_FORCE = """

@@ -101,12 +101,6 @@ def test_the_untouched_release_has_none(tmp_path, bindings):
     assert "is still empty" in outcomes[0].message and "not written yet" in outcomes[2].message
 
 
-def test_nothing_handed_in_has_none(tmp_path):
-    outcomes = LAB.examine(tmp_path, Examiner()).outcomes
-    assert not any(one.points for one in outcomes) and all("The task's cell writes the file" in one.hint for one in outcomes)
-    assert [one.message.split(" is missing")[0] for one in outcomes] == ["rotary.cu", "rotary.cu", "rotary_plugin.py"]
-
-
 def test_copies_of_the_courses_own_plugin_earn_less_than_half(tmp_path, few, bindings):
     made.write_files(tmp_path, made.copied_kernel(), made.copied_plugin())
     found = LAB.examine(tmp_path, Examiner())

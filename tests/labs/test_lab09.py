@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.errors import MISSING_FILE, EngineError
+from course_lib.errors import EngineError
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.lab09_runtime import checks, figures, given
 from course_lib.labs.lab09_runtime.lab import ByHand
@@ -21,7 +21,6 @@ from course_lib.labs.lab09_runtime.sandboxed import run_loop
 from course_lib.standin import costs, gpu
 from tests.labs.quick import judged_reference, tiers
 from tests.labs.submissions import lab09 as made
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab09")
 assert isinstance(LAB, ByHand)
@@ -84,18 +83,6 @@ def test_the_notebook_has_the_references_loop():
 
 
 # No answers
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    found = LAB.examine(tmp_path, Examiner())
-    assert found.points == 0
-    assert all("still empty" in outcome.message and outcome.hint for outcome in found.outcomes)
-
-
-def test_nothing_was_handed_in(tmp_path):
-    found = LAB.examine(tmp_path, Examiner())
-    assert found.points == 0 and {outcome.code for outcome in found.outcomes} == {MISSING_FILE}
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from course_lib import labs, style
 from course_lib.engines import load
-from course_lib.errors import CourseError, EngineError, ExaminerFault
+from course_lib.errors import EngineError, ExaminerFault
 from course_lib.labs import Examiner
 from course_lib.labs.lab10_profiling import checks, figures
 from course_lib.labs.lab10_profiling import service as services
@@ -27,7 +25,6 @@ from course_lib.profiling import Event, Timeline
 from tests.labs.quick import judged_reference
 from tests.labs.submissions import lab10 as made
 from tests.labs.submissions.lab10 import REFERENCE
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab10")
 LEARNER = "ada"  # whose pipeline is the one in given.py
@@ -51,19 +48,6 @@ NOISE = np.random.default_rng(1).permutation(np.linspace(300.0, 500.0, 40))  # m
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
     judged_reference(LAB, tmp_path)
-
-
-def test_nothing_handed_in_has_none(tmp_path):
-    examined = LAB.examine(tmp_path, EXAMINER)
-    assert (examined.points, examined.max_points) == (0, 10)
-    assert all(outcome.hint and "\n" not in outcome.message for outcome in examined.outcomes)
-
-
-def test_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, EXAMINER)
-    assert examined.points == 0
-    assert all("still empty" in outcome.hint for outcome in examined.outcomes[1:])
 
 
 # ---- answers
@@ -313,25 +297,6 @@ def test_evidence_agrees_with_one_of_several_recordings():
 def test_causes_that_cannot_be_read_are_one_line(name_causes, text, words):
     outcome = name_causes(text=text)
     assert outcome.points == 0 and outcome.hint and words in outcome.message and "\n" not in outcome.message, outcome
-
-
-KEYS = st.sampled_from([*RANGES, "range", "share"])
-VALUES = st.recursive(
-    st.none() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-)
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(data=st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_any_file_is_causes_or_one_clear_line(tmp_path, data):
-    (tmp_path / "causes.json").write_bytes(b'{"causes": ' + data + b"}")
-    try:
-        found = LAB.work(tmp_path, EXAMINER).causes
-    except CourseError as error:
-        assert "causes.json" in str(error) and "\n" not in str(error)
-    else:
-        assert found.keys() <= RANGES.keys() and all(0 <= one.share <= 1 for one in found.values())
 
 
 # ---- what the notebook uses, and answers of a hostile process

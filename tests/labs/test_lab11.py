@@ -18,7 +18,6 @@ from course_lib.labs.lab11_torch_tensorrt import checks, given, lab, reference
 from tests.labs import quick
 from tests.labs.quick import check_solved, judged_reference
 from tests.labs.submissions import lab11 as made
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab11")
 
@@ -34,15 +33,6 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 def test_another_right_answer(tmp_path):
     made.another(tmp_path)
     check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=1)))
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    found = LAB.examine(tmp_path, Examiner())
-    assert found.points == 0
-    messages = {one.task.id: one.message for one in found.outcomes}
-    assert "still empty" in messages["converter"] and "still empty" in messages["model"]
-    assert "settings.toml is missing" in messages["settings"]
 
 
 @pytest.mark.parametrize("name", made.MISTAKES)

@@ -15,7 +15,6 @@ from course_lib.errors import BuildError, EngineError, ExaminerFault
 from course_lib.labs import Examiner, Outcome
 from course_lib.labs.framework.criteria import NO_REFERENCE
 from course_lib.labs.framework.runner import Failed
-from course_lib.labs.framework.submission_files import MISSING_FILE
 from course_lib.labs.lab13_generation import checks, given, network, reference
 from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE
 from course_lib.labs.lab13_generation.given import LENGTH, MOST_NEW, POSITIONS, WINDOW
@@ -27,7 +26,6 @@ from course_lib.recipe import Profile, Recipe
 from tests.labs.quick import examined, tiers
 from tests.labs.submissions import lab13 as made
 from tests.labs.submissions.lab13 import Parts
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab13")
 assert isinstance(LAB, Generation)
@@ -99,17 +97,6 @@ def test_another_right_answer(folder, in_process):
     for task in ("answers", "requests", "fused"):
         found = outcome(folder, made.ANOTHER(), task)
         assert found.tier == "full", found.message
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examination = LAB.examine(tmp_path, Examiner())
-    assert examination.points == 0 and all(one.hint for one in examination.outcomes)
-
-
-def test_nothing_was_handed_in(tmp_path):
-    examination = LAB.examine(tmp_path, Examiner())
-    assert examination.points == 0 and {one.code for one in examination.outcomes} == {MISSING_FILE}
 
 
 # ---- mistakes and cheats

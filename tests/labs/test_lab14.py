@@ -21,7 +21,6 @@ from course_lib.labs.lab14_four_bits.lab import FourBits
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
 from tests.labs.quick import Quick, check_solved, examined, judged_reference
 from tests.labs.submissions import lab14 as made
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab14")
 assert isinstance(LAB, FourBits)
@@ -36,12 +35,6 @@ def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeyp
     made.other_forms(tmp_path)
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
     check_solved(LAB, LAB.examine(tmp_path, Quick(seed=5)))
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    outcomes = LAB.examine(tmp_path, Quick()).outcomes
-    assert not any(one.points for one in outcomes) and all(one.hint for one in outcomes)
 
 
 @pytest.mark.parametrize("name", made.MISTAKES)

@@ -27,7 +27,6 @@ from course_lib.models import detector, export_onnx
 from course_lib.precision import MinMaxCalibrator, PercentileCalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.recipe import Profile, Recipe
 from tests.labs.quick import Quick, tiers
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab15")
 SEED, FRAMES = 1, 100
@@ -133,13 +132,6 @@ def test_reference_has_full_marks(tmp_path):
 
 
 EXAMINER = Examiner()
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    examined = LAB.examine(tmp_path, Examiner())
-    assert (examined.points, examined.max_points) == (0, 10), examined.outcomes
-    assert "is missing" in examined.outcomes[0].message
 
 
 @pytest.mark.slow
@@ -264,11 +256,6 @@ def test_settings_that_are_none(submission):
         and "settings.toml: confidence" in said(examined, "detect")
         and "Settings()" in said(examined, "detect")
     )
-
-
-def test_files_that_are_missing(tmp_path):
-    GOOD.save(tmp_path / "settings.toml")
-    assert "model.onnx is missing" in said(LAB.examine(tmp_path, Worker()), "frames")
 
 
 @pytest.mark.parametrize("slow", ["eager", "first"])

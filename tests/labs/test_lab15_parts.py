@@ -280,15 +280,6 @@ def test_wrong_settings_get_one_clear_line(tmp_path, text, complaint):
     assert complaint in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
-@given(st.one_of(st.text(max_size=80), st.binary(max_size=80)))
-def test_no_text_crashes_the_reader(tmp_path_factory, text):
-    folder = tmp_path_factory.getbasetemp()
-    try:
-        assert isinstance(load(folder, text if isinstance(text, bytes) else text.encode(errors="ignore")), Settings)
-    except RecipeError as error:
-        assert "\n" not in str(error)
-
-
 def test_calls_cover_every_frame_that_is_sent():
     from course_lib.labs.lab15_capstone.pipeline import Subject
 

@@ -14,18 +14,12 @@ from course_lib.labs import Examiner
 from course_lib.labs.lab16_your_network import checks, reference
 from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network
 from tests.labs.quick import check_solved, examined, judged_reference
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab16")
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
     judged_reference(LAB, tmp_path)
-
-
-def test_the_untouched_release_has_none(tmp_path):
-    leave_untouched(LAB.name, tmp_path)
-    assert LAB.examine(tmp_path, Examiner()).points == 0
 
 
 def source(*changes: tuple[str, str]) -> Callable[[Path], None]:

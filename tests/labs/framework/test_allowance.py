@@ -15,8 +15,6 @@ from course_lib.grading.judge import judging
 from course_lib.grading.judge.health import Device
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import isolation
-from tests.grading.conftest import needs_sandbox
-from tests.labs.submissions import lab03
 
 LAB = labs.find("lab03")
 _SLOW = "import sys, time; time.sleep(0.4); print('{}', flush=True)"
@@ -129,22 +127,6 @@ def test_tensorrt_on_a_gpu_has_time_to_build(monkeypatch, tmp_path):
         monkeypatch.setattr(Examiner, "on_gpu", on_gpu)
         judging.judge(lab, tmp_path, trusted=True)
     assert seconds[0] == lab.process_s and seconds[1] > 2 * 261
-
-
-@needs_sandbox
-@pytest.mark.parametrize("where", ["import time; time.sleep(0.7)\n", "import time; time.sleep(2)\n"])
-def test_a_right_submission_that_sleeps_in_every_process_is_stopped(tmp_path, monkeypatch, where):
-    lab03.functions(tmp_path)
-    first = "from __future__ import annotations\n"  # nothing may stand before it, where a file has it
-    for file in tmp_path.glob("*.py"):
-        text = file.read_text()
-        file.write_text(text.replace(first, first + where) if first in text else where + text)
-    monkeypatch.setattr(type(LAB), "process_s", 4.0)
-    began = time.monotonic()
-    verdict = judging.judge(LAB, tmp_path)
-    assert time.monotonic() - began < 12 and not verdict.fault
-    assert verdict.score < verdict.max_score
-    assert any("took more than 4 s in all" in outcome.message for outcome in verdict.outcomes)
 
 
 _REFERENCE_S = {"lab03": 2.0, "lab09": 0.3, "lab11": 18.0}  # waited for on two loaded cores, where nothing is timed
