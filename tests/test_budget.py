@@ -15,22 +15,22 @@ LABS = ROOT / "course_lib" / "labs"
 LAB_LINES = 1000
 MORE_LINES = {  # larger subjects: a plugin, a server, a decoder; training, a loop, four bits, a pipeline
     **dict.fromkeys(("lab08_plugin", "lab13_generation"), 1600),
-    "lab12_serving": 1781,  # the goal is 1,600
+    "lab12_serving": 1780,  # the goal is 1,600
     **dict.fromkeys(("lab06_qat", "lab09_runtime", "lab14_four_bits", "lab15_capstone"), 1200),
 }
 FILES = 8  # besides __init__.py
 GIVEN = ("__init__.py", "given.py", "figures.py", "network.py")  # what learners get is not the judge
 # Judges that are not in proportion yet, with their lines. The list ends empty: a judge that becomes shorter leaves it or lowers its line.
 TOO_LONG = {
-    "lab04_mixed_precision": 549,
-    "lab10_profiling": 837,
+    "lab04_mixed_precision": 548,
+    "lab10_profiling": 835,
     "lab11_torch_tensorrt": 592,
-    "lab12_serving": 1259,
-    "lab13_generation": 1003,
-    "lab15_capstone": 868,
+    "lab12_serving": 1258,
+    "lab13_generation": 985,
+    "lab15_capstone": 860,
 }
 # Lines today; the goals are 1,700, 17,000, 53,000 and 38,000. What is added has to be taken away elsewhere.
-CEILINGS = {"course_lib/labs/framework": 2_400, "course_lib/labs": 18_200, "course_lib": 64_600, "tests": 52_000}
+CEILINGS = {"course_lib/labs/framework": 2_370, "course_lib/labs": 18_000, "course_lib": 64_600, "tests": 45_000}
 
 
 def lines(*folders: Path) -> int:
