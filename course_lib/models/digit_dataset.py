@@ -64,12 +64,7 @@ def fresh_digits(n: int, *, seed: int) -> Digits:
     Equal seeds give equal images. Digits repeat only when ``n`` is above 450, and then with another perturbation.
 
     The shipped networks lose little on them: over ten seeds of 2000 digits, at most 0.6 points of accuracy (the encoder).
-
-    Raises:
-        ValueError: ``n`` is below 1, or the seed negative.
     """
-    if n < 1:
-        raise ValueError(f"need at least one digit, got n={n}")
     rng = np.random.default_rng(seed)
     held_out = digits("test")
     rounds = [rng.permutation(len(held_out)) for _ in range(-(-n // len(held_out)))]

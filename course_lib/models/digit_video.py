@@ -67,12 +67,7 @@ def video(seed: int, *, split: Literal["train", "test"] = "test", scene_frames: 
         seed: seed of all random choices.
         split: the part of the scans to use. No checkpoint was trained on "test".
         scene_frames: length of a scene; 1 makes every frame its own picture, for training.
-
-    Raises:
-        ValueError: a negative seed, an unknown split, or scenes without a frame.
     """
-    if scene_frames < 1:
-        raise ValueError(f"a scene needs at least one frame, got {scene_frames}")
     scans = digits(split)
     return _frames(np.random.default_rng(seed), scans.images, scans.labels, scene_frames)
 

@@ -26,13 +26,8 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
     Args:
         histogram: histogram of one tensor.
         kept: for each picture, the number of bins below the threshold: 128 to ``histogram.used``.
-
-    Raises:
-        ValueError: a candidate outside of that range.
     """
     counts = without_zeros(histogram)
-    if not kept or min(kept) < LEVELS or max(kept) > len(counts):
-        raise ValueError(f"a candidate keeps {LEVELS} to {len(counts)} bins, got {list(kept)}")
     drawn = style.figure(8.0, 2.8)
     scores = {bins: divergence(counts, bins) for bins in kept}
     for place, bins in enumerate(kept):

@@ -97,17 +97,10 @@ def winograd(x: _Array, w: _Array, dtype: type = np.float32, m: int = 2) -> Conv
         x, w, dtype: as in `direct`.
         m: side of an output tile, 2 or 4; height and width must be its multiples.
 
-    Raises:
-        ValueError: other shapes, or another `m`.
-
     Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), section 4.
     """
     _check(x, w)
     (k, c), (_, height, width) = w.shape[:2], x.shape
-    if m not in _WINOGRAD or height % m or width % m:
-        raise ValueError(
-            f"winograd needs m = 2 or 4 and an image whose sides are multiples of it, got m = {m}, {height} x {width}"
-        )
     into, weights_into, back = _WINOGRAD[m]
     windows = np.lib.stride_tricks.sliding_window_view(_padded(x), (m + 2, m + 2), axis=(1, 2))[:, ::m, ::m]
     tiles = _rounded(np.einsum("ai,cyxij,bj->abcyx", into, windows, into, optimize=True), dtype)
@@ -129,13 +122,8 @@ def fft(x: _Array, w: _Array, dtype: type = np.float32) -> Convolved:
     Args:
         x, w: as in `direct`.
         dtype: float32.
-
-    Raises:
-        ValueError: other shapes, or another type.
     """
     _check(x, w)
-    if dtype is not np.float32:
-        raise ValueError("the spectrum needs the range of float32: fft has no smaller type here")
     (k, c), (_, height, width) = w.shape[:2], x.shape
     size = (height + 2, width + 2)
     image = np.fft.rfft2(_padded(x), s=size).astype(np.complex64)

@@ -32,10 +32,6 @@ class Tiling:
     multiprocessors: int
     products_per_load: int = 64
 
-    def __post_init__(self) -> None:
-        if min(self.m, self.n, *self.tile, self.multiprocessors, self.products_per_load) < 1:
-            raise ValueError(f"all sizes must be at least 1, got {self}")
-
     @property
     def tiles(self) -> int:
         """Number of tiles that cover the result."""

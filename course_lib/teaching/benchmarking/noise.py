@@ -20,7 +20,6 @@ end = time.perf_counter() + seconds
 while time.perf_counter() < end:
     pass
 """
-_LONGEST_S = 30.0  # a forgotten child must not keep the machine busy
 
 
 @contextmanager
@@ -48,12 +47,7 @@ def background_load(seconds: float, *, after: float = 0.0) -> Iterator[None]:
     Args:
         seconds: longest time of the computation.
         after: seconds that it sleeps first.
-
-    Raises:
-        ValueError: a negative time, or more than 30 s in all.
     """
-    if min(seconds, after) < 0 or seconds + after > _LONGEST_S:
-        raise ValueError(f"expected times from 0 to {_LONGEST_S:.0f} s in all, found {after} s and {seconds} s")
     child = subprocess.Popen([sys.executable, "-I", "-S", "-c", _SPIN, str(after), str(seconds)])
     try:
         yield

@@ -55,14 +55,7 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
         run_ms: time of a run with this number of requests. The function may also run them and return the measured time.
         most: largest batch.
         window_ms: longest time that a request waits for others to share its run.
-
-    Raises:
-        ValueError: `most` below 1, a negative window, or no request.
     """
-    if most < 1 or window_ms < 0 or not len(arrived_ms):
-        raise ValueError(
-            f"need requests, a batch of 1 or more and a window of 0 or more, got {len(arrived_ms)}, {most}, {window_ms}"
-        )
     count = len(arrived_ms)
     started, answered, size = np.zeros(count), np.zeros(count), np.zeros(count, dtype=int)
     first, free = 0, 0.0

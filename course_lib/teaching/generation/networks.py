@@ -17,16 +17,11 @@ def as_pattern(model: onnx.ModelProto, *, groups: Literal["repeat", "reshape"]) 
         model: it is not changed.
         groups: what to do with KV heads that serve several heads of queries. "repeat" repeats them until each query head has
             its own. "reshape" gives the queries a fifth dimension, and repeats nothing.
-
-    Raises:
-        ValueError: another value of `groups`, or a model without `Attention`.
     """
     model = copy.deepcopy(model)
     graph = model.graph
     shapes = {value.name: [one.dim_value for one in value.type.tensor_type.shape.dim] for value in _typed(model)}
     attentions = [node for node in graph.node if node.op_type == "Attention"]
-    if groups not in ("repeat", "reshape") or not attentions:
-        raise ValueError(f"need 'repeat' or 'reshape' and a model with Attention, got {groups!r} and {len(attentions)} of them")
     heads, kv_heads, size = (
         shapes[attentions[0].input[0]][1],
         shapes[attentions[0].input[1]][1],

@@ -91,13 +91,8 @@ def serve(trace: Trace, cost: Cost, *, slots: int, continuous: bool) -> Served:
     With static batching a batch begins when the one before has ended, takes those that wait, and ends with its longest answer. A row
     whose answer is complete is computed until then. With continuous batching a request leaves after its last token, and another
     may join before the next step. Either way a prompt is one call, in which the other rows wait.
-
-    Raises:
-        ValueError: no batch slot, or no request.
     """
     count = len(trace.arrived_s)
-    if slots < 1 or not count:
-        raise ValueError(f"need at least one batch slot and one request, got {slots} and {count}")
     row, joined, first, finished, freed = np.zeros(count, int), *(np.zeros(count) for _ in range(4))
     made = np.zeros(count, int)
     held: dict[int, int] = {}  # request by slot

@@ -48,14 +48,8 @@ class Request:
 
 
 def request(name: str, offset: Callable[[int], int], size: int) -> Request:
-    """A warp's request, given by a function from a thread's number to its first byte.
-
-    Raises:
-        ValueError: an offset below 0, or no size.
-    """
+    """A warp's request, given by a function from a thread's number to its first byte."""
     offsets = tuple(offset(thread) for thread in range(WARP))
-    if size < 1 or min(offsets) < 0:
-        raise ValueError(f"a thread loads at least one byte from offset 0 on, got {size} bytes from {min(offsets)} on")
     return Request(name, offsets, size)
 
 

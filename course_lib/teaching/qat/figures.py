@@ -121,14 +121,9 @@ def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: 
         pairs: name of the reading Conv2d by the name of the Conv2d that writes the channels.
         spread: 1 or more; factors are drawn evenly on a logarithmic scale.
         seed: seed of the factors.
-
-    Raises:
-        ValueError: a spread below 1.
     """
     import torch
 
-    if spread < 1:
-        raise ValueError(f"the spread must be 1 or more, got {spread}")
     changed = copy.deepcopy(module)
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
