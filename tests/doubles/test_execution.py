@@ -62,12 +62,6 @@ def test_an_unset_address_stops_the_run(trt: Any, log: Any, name: str, reason: s
     assert bench.enqueue() is False and reason in log.last
 
 
-def test_unknown_tensors_are_rejected(trt: Any, log: Any) -> None:
-    context = rig.engine(trt, log=log).create_execution_context()
-    assert context.set_tensor_address("z", 1) is False and context.set_input_shape("y", (1, 3)) is False
-    assert context.set_output_allocator("x", None) is False and context.get_tensor_address("x") == 0
-
-
 def test_a_host_pointer_loses_the_device(trt: Any) -> None:
     bench = rig.Bench(rig.engine(trt))
     bench.context.set_tensor_address("y", bench.y.ctypes.data)
@@ -94,14 +88,6 @@ def test_freed_memory_is_not_there_any_more(trt: Any) -> None:
     bench.memory["x"].free()
     with pytest.raises(cuda.LogicError, match="illegal memory access"):
         bench.stream.synchronize()
-
-
-def test_execute_v2_is_synchronous(trt: Any) -> None:
-    bench = rig.Bench(rig.engine(trt))
-    cuda.memcpy_htod(bench.memory["x"], bench.x)
-    assert bench.context.execute_v2([int(bench.memory[name]) for name in "xy"])
-    cuda.memcpy_dtoh(bench.y, bench.memory["y"])
-    np.testing.assert_array_equal(bench.y, rig.expected(rig.linear(), bench.x))
 
 
 # ---- profiles

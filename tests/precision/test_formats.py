@@ -83,25 +83,6 @@ def test_counts_and_spacing_against_all_bit_patterns(name):
     assert all(shown.spacing(number) == step for number, step in zip(numbers[:-1:7], steps[::7], strict=True))
 
 
-DTYPES = {
-    "FP32": np.float32,
-    "FP16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-    "FP8 E4M3": ml_dtypes.float8_e4m3fn,
-    "FP8 E5M2": ml_dtypes.float8_e5m2,
-}
-
-
-@pytest.mark.parametrize("name", DTYPES)
-@given(value=st.floats(-1e6, 1e6) | st.floats(-1e-4, 1e-4) | st.floats(-1e-37, 1e-37))
-def test_spacing_is_the_way_to_the_next_number(name, value):
-    shown, dtype = FORMATS[name], DTYPES[name]
-    number = shown.round(value).astype(dtype)
-    if np.isfinite(number) and abs(float(number)) < shown.largest:
-        away = np.asarray(math.copysign(shown.largest, float(number)), dtype)
-        assert shown.spacing(float(number)) == abs(float(np.nextafter(number, away)) - float(number))
-
-
 def test_int8_counts_steps():
     assert int8(0.5).count(0.5, 10) == 20 and int8(0.5).spacing(3.0) == 0.5
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic, kernel_traffic, node_traffic
-from course_lib.teaching.fusion import compare_traffic, draw_round_trips, draw_traffic, growth
+from course_lib.teaching.fusion import compare_traffic, draw_traffic, growth
 
 
 def parsed(inputs: str, body: str, outputs: str = "float y") -> onnx.ModelProto:
