@@ -198,7 +198,5 @@ def _numpy_type(dtype: str) -> type[np.generic]:
 
 def _info(node: Any) -> TensorInfo:
     if node.type not in _DTYPES:
-        raise EngineError(
-            f"{node.name!r} is {node.type}, which numpy does not have: cast it to float32 or int32 in the graph"
-        )
+        raise EngineError(f"{node.name!r} is {node.type}, which numpy does not have: cast it to float32 or int32 in the graph")
     return TensorInfo(node.name, tuple(n if isinstance(n, int) else -1 for n in node.shape), _DTYPES[node.type])
