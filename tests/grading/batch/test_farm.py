@@ -128,8 +128,11 @@ def test_without_notebooks_the_submitted_files_are_judged(tmp_path, monkeypatch)
     room = Classroom(new_course(tmp_path), trusted=True, limits={"run": False})
     folder = submit(room, "ada", first_cell="open('recipe.toml', 'w').write('later'); print('printed-by-a-cell')")
     (folder / "recipe.toml").write_bytes(b"submitted")
+    for name in ("recipe.toml", "data.csv"):  # the instructor's own run, and a file of the lab that the learner did not hand in
+        (room.root / "solutions" / LAB.name / name).write_bytes(b"of the course")
     (grade,) = room.grade(LAB, ["ada"])
     assert (grade.error, judged) == ("", [b"submitted"])
+    assert (room.folder / f"autograded/ada/{LAB.name}/data.csv").read_bytes() == b"of the course"
     cells = json.loads((room.folder / f"autograded/ada/{LAB.name}/{LAB.name}.ipynb").read_text())["cells"]
     assert not any("printed-by-a-cell" in json.dumps(cell.get("outputs", [])) for cell in cells)
 
