@@ -56,8 +56,9 @@ def prepare(source: Path) -> bool:
     pages |= {str(file.relative_to(ROOT / "docs")): file.read_bytes() for file in copied}
     pages |= {str(file.relative_to(ROOT)): file.read_bytes() for file in ROOT.glob("lectures/figures/*")}
     for notebook in (*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")):
-        # the book has the pages of docs/ at its root
-        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
+        # the book has the pages of docs/ at its root, and is what the line below a title links to
+        text = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
+        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"\[Read it [^\n]* \[open (it in Colab[^\n]*\))\.", rb"[Open \1", text)
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()

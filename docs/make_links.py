@@ -1,8 +1,9 @@
-"""Write the course's addresses, which pyproject.toml names, into every lecture and lab.
+"""Write the course's addresses, which pyproject.toml names, into README and into every lecture and lab.
 
     python docs/make_links.py
 
-Each notebook gets a link that opens it on a hosted machine, and a first code cell that installs the course there.
+Each notebook gets a line with its page in the book and with a link that opens it on a hosted machine, and a first code cell that
+installs the course there.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def sources() -> list[Path]:
 
 
 def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
-    """A copy with the link and the cell.
+    """A copy with the line and the cell.
 
     Args:
         notebook: a lecture, or the solution of a lab.
@@ -53,10 +54,16 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
     notebook = nbformat.from_dict(notebook)
     first, *others = notebook.cells
     title, text = first.source.split("\n\n", 1)
-    if text.startswith("[Open in Colab]"):
+    if text.startswith("[Read it"):
         text = text.split("\n\n", 1)[1]
+    page = address("Book") + name.replace(".ipynb", ".html")
+    read = (
+        f"[Read it with its outputs]({page}), which are not stored here"
+        if name.startswith("lectures/")
+        else f"[Read it in the book]({page})"
+    )
     hosted = f"{COLAB}/{address('Repository').removeprefix('https://github.com/')}/blob/main/{name}"
-    first.source = f"{title}\n\n[Open in Colab]({hosted})\n\n{text}"
+    first.source = f"{title}\n\n{read}, or [open it in Colab]({hosted}).\n\n{text}"
     install = nbformat.v4.new_code_cell(
         INSTALL.format(repository=address("Repository")) + (TORCH_TENSORRT if name.startswith(WITH_TORCH_TENSORRT) else ""),
         id="install",
@@ -66,8 +73,15 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
     return notebook
 
 
+def readme() -> str:
+    """README with the book's address wherever it links to the book; the link before the first picture has the present one."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return text.replace(re.findall(r"\[Read the course with its outputs\]\(([^)]+)\)", text)[0], address("Book"))
+
+
 def main() -> None:
-    """Change notebooks whose links are not those of pyproject.toml."""
+    """Change README, and the notebooks whose links are not those of pyproject.toml."""
+    (ROOT / "README.md").write_text(readme(), encoding="utf-8")
     for path in sources():
         notebook = nbformat.read(path, as_version=4)
         linked = with_links(notebook, name_in_repository(path))

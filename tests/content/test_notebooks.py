@@ -52,10 +52,18 @@ def test_code_fits_the_page(path):
 
 
 @pytest.mark.parametrize("path", make_links.sources(), ids=name_of)
-def test_a_notebook_alone_installs_the_course_from_its_repository(path):
+def test_the_links_of_a_notebook_and_what_it_installs_are_those_of_pyproject(path):
     notebook = nbformat.read(path, as_version=4)
     expected = make_links.with_links(notebook, make_links.name_in_repository(path))
     assert notebook == expected, "run `python docs/make_links.py`, then `course release`"
+
+
+def test_readme_links_to_the_book_from_its_first_lines_and_from_each_row_of_the_syllabus():
+    text, book = make_links.readme(), make_links.address("Book")
+    assert text == (ROOT / "README.md").read_text(encoding="utf-8"), "run `python docs/make_links.py`"
+    lectures = [path.stem for path in sorted(ROOT.glob("lectures/*.ipynb")) if path.name[:2] != "00"]
+    assert re.findall(rf"\[with outputs\]\({re.escape(book)}lectures/(\w+)\.html\) \|", text) == lectures
+    assert text.index(book) < text.index("<img")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +156,7 @@ def test_a_lecture_has_at_most_3800_words(path):
     cells = nbformat.read(path, as_version=4).cells
     read = [one.source for one in cells if one.cell_type == "markdown" and not one["id"].startswith("exercise-")]
     text = "\n".join(one for one in read if not one.startswith("## Sources"))
-    text = re.sub(r"^\[Open in Colab\].*", "", MARKS.sub("", text), flags=re.MULTILINE)
+    text = re.sub(r"^\[Read it .*", "", MARKS.sub("", text), flags=re.MULTILINE)
     words = [word for word in text.split() if re.search(r"\w", word)]
     assert len(words) <= 3800, f"{len(words)} words: move or delete what a reader does not need"
 
