@@ -275,7 +275,7 @@ def _python() -> str:
 
 
 @pytest.mark.slow
-def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypatch):
+def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypatch, request):
     """The first code cell of each installs what it needs from the wheel: ten minutes, most of it installation."""
     for name in ("PYTHONPATH", "COURSE_ROOT", "VIRTUAL_ENV", "NBGRADER_EXECUTION"):
         monkeypatch.delenv(name, raising=False)
@@ -283,6 +283,7 @@ def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypat
     subprocess.run(build, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     environment = tmp_path / "environment"
+    request.addfinalizer(lambda: shutil.rmtree(environment))  # pytest keeps folders of three runs, and this one has 6 GB
     subprocess.run([_python(), "-m", "venv", environment], check=True)
     subprocess.run([environment / "bin" / "pip", "install", "--quiet", "ipykernel"], check=True)
     kind = tmp_path / "kernels" / "fresh"
