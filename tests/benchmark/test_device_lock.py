@@ -109,3 +109,9 @@ def test_a_planted_link_is_not_followed(shared, tmp_path):
     with pytest.raises(CourseError, match=r"cannot be opened .*: remove it"), device_lock.alone("test"):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_without_a_shared_folder_the_lock_is_the_users_own(shared, tmp_path):
+    shared.chmod(0o755)
+    with device_lock.alone("test"):
+        assert not list(shared.iterdir()) and len(list((tmp_path / "home").rglob("*.lock"))) == 1

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.benchmark import records
 from course_lib.benchmark.records import RESULTS, recorded
+from course_lib.errors import CourseError
 
 NAMES = sorted(file.stem for file in RESULTS.glob("*.json"))
 
@@ -31,3 +33,12 @@ def test_records_travel_with_the_package() -> None:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
         assert not outside.search(code), path.name
+
+
+def test_what_is_missing_is_said(tmp_path, monkeypatch) -> None:
+    with pytest.raises(CourseError, match=r"no recorded results 'moon': there are .*rope_h200"):
+        recorded("moon")
+    (tmp_path / "moon.json").write_text('{"device": "NVIDIA H200", "driver": "1", "versions": {"a": "1"}, "rows": [{}]}')
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    with pytest.raises(CourseError, match=r"moon\.json does not say its date"):
+        recorded("moon")

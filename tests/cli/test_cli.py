@@ -18,6 +18,7 @@ import onnx
 import pytest
 import torch
 from rich.console import Console
+from rich.markup import escape
 
 from course_lib import __version__, labs
 from course_lib.cli import app, bench_files, console
@@ -600,3 +601,17 @@ def test_an_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     with pytest.raises(SystemExit) as left:
         app.main()
     assert left.value.code == 130 and capsys.readouterr().err.strip().startswith("course: interrupted")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_learners_text_cannot_become_a_line_of_its_own(width: int) -> None:
+    """A file with a long name made a row of the terminal that looked like another learner's result."""
+    false = "[2/2] zoe: 12 of 12 points; 31 s"
+    for before in range(width):
+        screen = io.StringIO()
+        console.in_full(
+            Console(width=width, file=screen, force_terminal=True), escape(f"mallory: left out '{before * 'x'}/{false}'")
+        )
+        first, *others = screen.getvalue().splitlines()
+        assert first.startswith("mallory: left out") and all(line.startswith("      ") for line in others)
+        assert max(map(len, (first, *others))) <= width

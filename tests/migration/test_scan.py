@@ -355,3 +355,11 @@ def test_code_in_other_languages_is_counted(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(CourseError, match="no/such: no such file or folder"):
         scan(["no/such"])
+
+
+def test_a_tower_of_brackets_is_no_crash() -> None:
+    nested = "import tensorrt as trt\nx = " + "(" * 3000 + "1" + ")" * 3000 + "\ntrt.UffParser()\n"
+    assert "UffParser" in names(nested)
+    long_sum = "import tensorrt as trt\nx = " + "+".join(["1"] * 20000) + "\n"
+    verdicts, problem = scan_source(from_python(long_sum), "11.4")
+    assert verdicts == [] and "nested" in problem

@@ -84,3 +84,9 @@ def _is_python_3(text: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def test_variables_and_functions_are_looked_up() -> None:
+    assert outcome("major >= 10", major="int(trt.__version__.split('.')[0])") == {True}
+    assert outcome("new()", **{"new()": "trt.__version__.startswith('11')"}) == {True}
+    assert outcome("endless", endless="endless") == set()

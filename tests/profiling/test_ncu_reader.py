@@ -261,3 +261,8 @@ def test_kernels_without_counters_are_listed():
 def test_nothing_to_draw_and_no_peak_are_rejected(kernels, peak, said):
     with pytest.raises(ValueError, match=said):
         roofline(kernels, peak, BANDWIDTH)
+
+
+def test_a_missing_file_is_rejected(tmp_path):
+    with pytest.raises(ProfileError, match="cannot read"):
+        read_ncu(tmp_path / "absent.csv")

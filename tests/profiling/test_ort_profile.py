@@ -314,3 +314,15 @@ def test_a_wrong_call_says_what_is_wrong(
 def broken(folder: Path) -> Path:
     (folder / "broken.onnx").write_bytes(b"not a model")
     return folder / "broken.onnx"
+
+
+def test_no_node_is_claimed_where_the_graphs_do_not_belong_together() -> None:
+    one = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] y = Neg(p) }")
+    other = graph("(float[4] u) => (float[4] v) { [c] t = Exp(u) [d] v = Neg(t) }")
+    assert fused_nodes(one, other) == [(), ()]
+
+
+def test_equal_constants_are_one_whatever_they_are_called() -> None:
+    original = graph("(float[4] x) => (float[4] y) <float[1] w = {2}> "
+                     "{ c = Constant<value = float[1] {2}>() [a] p = Add(x, c) [b] q = Add(x, w) [m] y = Mul(p, q) }")  # fmt: skip
+    assert of(original) == {"Add": ("a", "b"), "Mul": ("m",)}
