@@ -1,4 +1,4 @@
-"""The bridge to nbgrader: its configuration, its converters, and its "Autograde", which grades as `course grade` does."""
+"""The bridge to nbgrader: its configuration, and its converters with the steps that the course changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbgrader.converters import GenerateAssignment
@@ -59,7 +58,7 @@ def configure(config: Config, *, root: Path, work: str = "classroom") -> None:
         ClearTasks if step is ClearSolutions else step for step in GenerateAssignment.preprocessors.default()
     ]
     config.Autograde.pre_convert_hook = drop_special_files
-    config.Autograde.autograde_preprocessors = [GradeAsCourse, CheckCellMetadata]
+    config.Autograde.autograde_preprocessors = ["course_lib.grading.nbgrader.autograde.GradeAsCourse", CheckCellMetadata]
     config.Execute.timeout = 240  # also that of "Validate", where it is 30 s
     config.GenerateFeedback.preprocessors = [GetGrades, CurrentReport, CSSHTMLHeaderPreprocessor]
     for step in (config.GradeAsCourse, config.CurrentReport):
@@ -163,27 +162,14 @@ class ClearTasks(ClearSolutions):
         return super().preprocess_cell(cell, resources, index)
 
 
-class _OfClassroom(NbGraderPreprocessor):
+class OfClassroom(NbGraderPreprocessor):
+    """A step of nbgrader that needs the classroom."""
+
     root = Unicode(".", help="the course's folder").tag(config=True)
     work = Unicode("classroom", help="folder for verdicts and reports, relative to the course's").tag(config=True)
 
 
-class GradeAsCourse(_OfClassroom):
-    """nbgrader's own "Autograde", such as formgrader's button: the same as ``course grade LAB --student STUDENT``."""
-
-    @override
-    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        from course_lib.grading.batch.classroom import Classroom
-
-        room, lab, student = Classroom(Path(self.root), self.work), _lab(resources), resources["nbgrader"]["student"]
-        (grade,) = room.grade(lab, [student])
-        if grade.error:
-            self.log.warning("%s", grade.error)
-        graded = room.folder / "autograded" / student / lab.name / f"{lab.name}.ipynb"
-        return nbformat.read(graded, as_version=4), resources
-
-
-class CurrentReport(_OfClassroom):
+class CurrentReport(OfClassroom):
     """Makes the report in the feedback anew, because points by hand and penalties are newer than the grading.
 
     The report names tasks and their points, so nbgrader does not list their cells again as "Test cell".
@@ -191,7 +177,7 @@ class CurrentReport(_OfClassroom):
 
     @override
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        lab, known = _lab(resources), resources["nbgrader"]
+        lab, known = lab_of(resources), resources["nbgrader"]
         verdict = Verdict.load(verdict_file(Path(self.root, self.work), known["student"], lab))
         with gradebook.opened(Path(self.root, self.work)) as book:
             cells = gradebook.cells(book.find_submission(lab.name, known["student"]))
@@ -203,7 +189,7 @@ class CurrentReport(_OfClassroom):
         return nb, resources
 
 
-def _lab(resources: dict[str, Any]) -> labs.Lab:
+def lab_of(resources: dict[str, Any]) -> labs.Lab:
     """The lab of an assignment.
 
     Raises:
