@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
 from typing import Any
 
 import numpy as np
@@ -272,3 +273,37 @@ def test_the_driver_library_captures_and_launches() -> None:
     stream.synchronize()
     assert found.any()
     assert driver.cuGraphExecDestroy(executable) == 0 and driver.cuGraphLaunch(executable, handle) == libcuda.INVALID_HANDLE
+
+
+def test_memory_ends() -> None:
+    gpu.reset(total_memory=1000)
+    with pytest.raises(cuda.MemoryError, match="out of memory"):
+        cuda.mem_alloc(1001)
+    with pytest.raises(cuda.LogicError, match="invalid argument"):
+        cuda.mem_alloc(0)
+
+
+def test_every_thread_needs_a_context() -> None:
+    stream, memory, rejected = cuda.Stream(), cuda.mem_alloc(16), []
+
+    def try_all() -> None:
+        for call in (
+            lambda: cuda.mem_alloc(16),
+            lambda: cuda.memcpy_htod(memory, ONES),
+            lambda: cuda.Stream(),
+            lambda: stream.synchronize(),
+            lambda: cuda.Event().record(stream),
+            lambda: cuda.Context.pop(),
+        ):
+            with pytest.raises(cuda.LogicError, match="invalid device context") as rejection:
+                call()
+            rejected.append(rejection)
+
+    _in_a_thread(try_all)
+    assert len(rejected) == 6
+
+
+def _in_a_thread(work: Any) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()

@@ -28,7 +28,7 @@ from course_lib.precision import (
     calibrate,
     observe,
 )
-from course_lib.precision.quantization.probe import Probe
+from course_lib.precision.quantization.probe import Probe, quantizable
 
 Feeds = list[dict[str, np.ndarray]]
 
@@ -273,3 +273,20 @@ def test_a_damaged_cache_is_made_anew_and_that_is_said(small_onnx: Path, tmp_pat
 
 
 # --- the package --------------------------------------------------------------------------------------------------------
+
+
+def test_integer_and_constant_tensors_are_left_out(one_node: Callable[..., Any]) -> None:
+    from onnx import TensorProto, helper
+
+    constant = helper.make_node("Constant", [], ["c"], value=helper.make_tensor("c", TensorProto.FLOAT, [4], [1.0] * 4))
+    model = one_node("Add", [("n", 4)])
+    model.graph.node[0].input.append("c")
+    model.graph.node.insert(0, constant)
+    model.graph.node.append(helper.make_node("Shape", ["y"], ["shape"]))
+    model.graph.node.append(helper.make_node("Add", ["shape", "shape"], ["twice"]))
+    assert quantizable(model) == ("x0", "y", "shape", "twice")
+    feeds = [{"x0": np.ones((2, 4), np.float32)}]
+    assert dict(calibrate(model, feeds, MinMaxCalibrator(), progress=False)) == {"x0": 1.0, "y": 2.0}
+    for tensors, word in ((["twice"], "int64"), (["yy"], "is 'y' meant"), ([], "nothing to calibrate")):
+        with pytest.raises(CourseError, match=word):
+            observe(model, feeds, tensors=tensors, progress=False)
