@@ -275,6 +275,7 @@ def _python() -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypatch, request):
     """The first code cell of each installs what it needs from the wheel: ten minutes, most of it installation."""
     for name in ("PYTHONPATH", "COURSE_ROOT", "VIRTUAL_ENV", "NBGRADER_EXECUTION"):
