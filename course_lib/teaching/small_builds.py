@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
-from course_lib import style
 from course_lib.engines import LayerTable, Worker
+from course_lib.teaching.pictures import bars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,13 +120,4 @@ def extra_kernels(tables: Mapping[str, LayerTable], plain: str, title: str) -> F
     """
     fewest = len(tables[plain].kernels)
     extra = {name: len(table.kernels) - fewest for name, table in tables.items() if name != plain}
-    figure = style.figure(7.5, 0.9 + 0.26 * len(extra))
-    axes = figure.add_subplot()
-    drawn = axes.barh(range(len(extra)), list(extra.values()), 0.7, color=style.color(1))
-    axes.bar_label(drawn, ["fused: 0" if n == 0 else f"+{n}" for n in extra.values()], padding=4, fontsize=8)
-    axes.set_yticks(range(len(extra)), list(extra))
-    axes.invert_yaxis()
-    most = max(extra.values())
-    axes.set(xlabel=f"kernels more than with {plain}", xlim=(0, most + 0.8), xticks=range(most + 1))
-    axes.set_title(title)
-    return figure
+    return bars(extra, f"kernels more than with {plain}", title, form="{:+.0f}")

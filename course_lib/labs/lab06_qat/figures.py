@@ -38,13 +38,10 @@ def accuracies(found: Mapping[str, float], takeaway: str) -> Figure:
         found: accuracy from 0 to 1 by name.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 0.8 + 0.45 * len(found))
-    axes = figure.subplots()
-    percent = [100 * value for value in found.values()]
-    axes.barh(np.arange(len(found)), percent, color=[style.color(index) for index in range(len(found))])
-    axes.set_yticks(range(len(found)), list(found))
-    for row, value in enumerate(percent):
-        axes.text(value + 1, row, f"{value:.1f}", va="center")
+    figure = style.figure(7.0, 0.8 + 0.3 * len(found))
+    axes = figure.add_subplot(title=takeaway, xlabel="accuracy (%)", xlim=(0, 112))
+    axes.bar_label(
+        axes.barh(list(found), [100 * value for value in found.values()], 0.7, color=style.color(0)), fmt="%.1f", padding=3
+    )
     axes.invert_yaxis()
-    axes.set(xlabel="accuracy (%)", xlim=(0, 112), title=takeaway)
     return figure
