@@ -83,22 +83,17 @@ _NODES = [
     ("/Div", ("centered", "deviation"), "normalized"),
     ("/Conv", ("normalized",), "logits"),
 ]
-_LARGEST = {
-    "pixels": 4095.0,
-    "mean": 1900.0,
-    "centered": 4000.0,
-    "square": 1.6e7,
-    "variance": 2.1e6,
-    "deviation": 1450.0,
-    "normalized": 4.0,
-    "logits": 20.0,
-}
+_TENSORS = ("pixels", "mean", "centered", "square", "variance", "deviation", "normalized", "logits")
+_LARGEST, _RANDOM, _EIGHT_BITS = (
+    dict(zip(_TENSORS, sizes, strict=True))
+    for sizes in (
+        (4095.0, 1900.0, 4000.0, 1.6e7, 2.1e6, 1450.0, 4.0, 20.0),
+        (4.0, 0.1, 4.0, 16.0, 1.2, 1.1, 4.0, 20.0),
+        (255.0, 120.0, 250.0, 6.2e4, 8200.0, 90.0, 4.0, 20.0),
+    )
+)
 _EPSILON = [("/Add", ("variance", "eps"), "sum"), ("/Relu", ("sum",), "relu"), ("/Zero", ("relu", "zero"), "y")]
 _SMALL = {"variance": 1.0, "eps": 1e-12, "sum": 1.0, "relu": 65504.0, "zero": 0.0, "y": 65504.0}
-_RANDOM = {"pixels": 4.0, "mean": 0.1, "centered": 4.0, "square": 16.0, "variance": 1.2, "deviation": 1.1}
-_RANDOM |= {"normalized": 4.0, "logits": 20.0}
-_EIGHT_BITS = {"pixels": 255.0, "mean": 120.0, "centered": 250.0, "square": 6.2e4, "variance": 8200.0, "deviation": 90.0}
-_EIGHT_BITS |= {"normalized": 4.0, "logits": 20.0}
 _OVERFLOWING = ["/Mul", "/ReduceMean_1", "/Sqrt"]
 
 EXERCISES = (
