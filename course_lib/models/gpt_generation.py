@@ -41,18 +41,6 @@ def continue_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
     return bytes(found)
 
 
-def recompute_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
-    """As `continue_with_torch` without a cache: each new byte computes all bytes before it again."""
-    import torch
-
-    _check_prompt(prompt, count, model.longest)
-    tokens = torch.tensor([list(prompt)], device=model.embed.weight.device)
-    with torch.inference_mode():
-        for _ in range(count):
-            tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], dim=1)
-    return bytes(tokens[0, len(prompt) :].tolist())
-
-
 class CachedSession:
     """A language model with a static cache in ONNX Runtime on the CPU, from `export_cached`.
 
