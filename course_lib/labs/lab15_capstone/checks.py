@@ -13,7 +13,7 @@ from course_lib.labs.lab15_capstone import reference
 from course_lib.labs.lab15_capstone.trial import BUDGET, PARTIAL_BUDGET, SLOW, PipelineWork, Trial
 
 FULL_AP, PARTIAL_AP = 0.94, 0.82  # of the given detector's mean average precision on the same frames, with its whole curve
-FULL_FALSE, PARTIAL_FALSE = 0.15, 0.25  # share of false boxes
+FULL_FALSE, PARTIAL_FALSE = 0.5, 0.85  # of the share of false boxes in that curve
 FULL_LOST, PARTIAL_LOST = 0.01, 0.05  # share of the frames that were sent to the detector
 _MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the most likely cause
 
@@ -75,8 +75,8 @@ def _boxes(trial: Trial, needed_for: str) -> list[Criterion]:
         ),
         Criterion(
             "share of false boxes",
-            _percent(trial.false_share),
-            f"at most {100 * false:g} %",
+            f"{100 * yours.false_share:.1f} % ({_percent(trial.false_share)} of the given {100 * given.false_share:.1f} %)",
+            f"at most {100 * false * given.false_share:.1f} % ({100 * false:g} %)",
             _at_most(trial.false_share, false),
             needed_for,
             _hint_for_boxes(trial),
@@ -122,7 +122,7 @@ def _percent(share: Interval) -> str:
 def _hint_for_boxes(trial: Trial) -> str:
     """The most likely cause, found by exclusion: first the network's accuracy, then the effect of the settings."""
     settings, given = trial.settings, trial.given
-    if trial.detected.false_share > FULL_FALSE:
+    if trial.detected.false_share > FULL_FALSE * given.false_share:
         if settings.overlap >= _MANY_OVERLAP:
             return "Several boxes for one digit all count as found only once. Which setting removes the doubles?"
         return "Many boxes show no digit. Draw precision over recall: where on that curve does your `confidence` put you?"

@@ -129,8 +129,9 @@ class Trial:
 
     @cached_property
     def false_share(self) -> Interval:
-        """Interval of the submission's share of false boxes."""
-        return _interval(self.quality.false_share, [yours.false_share for yours, _ in self._qualities])
+        """Interval of the submission's share of false boxes divided by the given detector's: videos differ."""
+        share = self.quality.false_share / self.given.false_share
+        return _interval(share, [yours.false_share / given.false_share for yours, given in self._qualities])
 
     @property
     def _slow_ms(self) -> float:
