@@ -10,7 +10,7 @@ from typing import Any
 from course_lib import labs
 from course_lib.cli import demo_without_reference
 from course_lib.cli.demo_without_reference import WORK
-from course_lib.cli.layers_page import layers_page
+from course_lib.cli.drawn_layers import layers_page
 from course_lib.engines import default_builder, default_runner
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
@@ -54,9 +54,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     problem = sandbox.problem()
     if problem:
         tell(f"     no sandbox ({problem}): the two submissions are the course's own, so they are graded with --trusted")
-    tell(
-        "2/3  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)"
-    )
+    tell("2/3  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)")
     room = Classroom(root, WORK, trusted=bool(problem))
     room.submit("solution", lab, root / "solutions" / lab.name)
     room.submit("untouched", lab, root / "labs" / lab.name)

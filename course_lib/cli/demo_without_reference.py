@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib import labs
 from course_lib.benchmark import compare
-from course_lib.cli.layers_page import layers_page
+from course_lib.cli.drawn_layers import layers_page
 from course_lib.engines import ModelSource, Plan, build, default_builder, default_runner
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.self_check import check

@@ -29,7 +29,7 @@ GRADING = ("report", "untouched", "feedback", "class", "leaderboard", "layers")
 @pytest.fixture(scope="module")
 def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `course grade`, `course report` and `course layers --html` write: the reference of lab 01, and a class of thirty."""
-    from course_lib.cli.layers_page import layers_page
+    from course_lib.cli.drawn_layers import layers_page
     from course_lib.grading.judge.review import Cell
     from course_lib.grading.reports import class_page, class_report, leaderboard, report
     from tests.grading.classes import class_of_30, new_room, real_verdict

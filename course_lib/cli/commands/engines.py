@@ -116,7 +116,7 @@ def layers(
         notes = (*notes, str(known["compared"]))
     kernels = [{**row, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)]
     if html and kernels:
-        from course_lib.cli.layers_page import layers_page
+        from course_lib.cli.drawn_layers import layers_page
 
         html.write_text(layers_page(table, title), encoding="utf-8")
     if not show(as_json, {**known, "onnx_nodes": len(table.operators), "kernels": kernels}):
