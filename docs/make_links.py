@@ -74,8 +74,9 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
 
 
 def readme() -> str:
-    """README with the book's address wherever it links to the book; the link before the first picture has the present one."""
+    """README with both addresses: the book's, which the link before the first picture has, and the repository's after ``git+``."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"git\+https://[^`\s]+", f"git+{address('Repository')}", text)
     return text.replace(re.findall(r"\[Read the course with its outputs\]\(([^)]+)\)", text)[0], address("Book"))
 
 
