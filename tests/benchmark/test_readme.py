@@ -82,7 +82,7 @@ def test_no_page_states_a_figure_without_its_record() -> None:
 
 def test_the_lectures_state_figures_that_are_checked() -> None:
     stated = [figure for _, text in claims.pages() if claims.GPU.search(text) for figure in figures(text)]
-    assert Figure("2.11", "ms") in stated and Figure("0.493", "ms") in stated and len(stated) > 30
+    assert Figure("1.97", "ms") in stated and Figure("0.314", "ms") in stated and len(stated) > 30
 
 
 CITED = "On an H200 (`course_lib/records/first_try_h200.json`) "
