@@ -19,6 +19,8 @@ class LearnersCourse(build_py):
         """An editable installation reads the files where they are, so nothing is written for it."""
         super().run()
         if not self.editable_mode:
+            if not (ROOT / "lectures").is_dir():
+                sys.exit(f"{ROOT} has no lectures/: build the wheel from the repository, not from an sdist")
             bundle.write_files(bundle.installed(ROOT), Path(self.build_lib))
 
 

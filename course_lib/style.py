@@ -138,9 +138,8 @@ def png(drawn: Figure) -> bytes:
 def svg(drawn: Figure) -> str:
     """The figure as an SVG file that has dark colors where the page around it is dark."""
     text = _saved(drawn, "svg").decode()
-    text = re.sub(
-        r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text
-    )  # Verdana is as wide, others are narrower
+    # Verdana is as wide, others are narrower.
+    text = re.sub(r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text)
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import runpy
@@ -62,8 +63,9 @@ def _examples(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """By the names of ``forward``, from the module's own ``signature()`` if it has one."""
     from course_lib.models import Signature
 
-    method = getattr(module, "signature", None)
-    signature = method() if callable(method) else None
+    method, signature = getattr(module, "signature", None), None
+    with contextlib.suppress(Exception):  # a method of this name may be the module's own
+        signature = method() if callable(method) else None
     return dict(zip(signature.inputs, signature.example(), strict=True)) if isinstance(signature, Signature) else {}
 
 

@@ -38,6 +38,8 @@ def test_autograde_of_formgrader_grades_as_the_course_does(tmp_path: Path, monke
     (tmp_path / "secret").write_text("the instructor's")
     folder = empty(room, "ada")
     (folder / "recipe.toml").symlink_to(tmp_path / "secret")
+    for other in ("Untitled.ipynb", f"{LAB.name}-Copy1.ipynb"):  # nbgrader would make a page of each, and know neither
+        shutil.copyfile(folder / f"{LAB.name}.ipynb", folder / other)
     (folder / "timestamp.txt").write_text("2026-05-02 20:00 Europe/Zurich")
     done = nbgrader(room).autograde(LAB.name, "ada")
     assert done["success"], done
@@ -45,7 +47,8 @@ def test_autograde_of_formgrader_grades_as_the_course_does(tmp_path: Path, monke
     assert verdict and verdict.score == 0 and verdict.provenance["sandbox"].startswith("bubblewrap")
     graded = room.folder / "autograded" / "ada" / LAB.name
     assert "your report" in (graded / f"{LAB.name}.ipynb").read_text() and not (graded / "recipe.toml").exists()
-    assert (room.folder / "reports" / "ada" / f"{LAB.name}.html").is_file()
+    for pages in ("reports", f"feedback/ada/{LAB.name}"):
+        assert [*(room.folder / pages).rglob(f"{LAB.name}.html")], pages
     with gradebook.opened(room.folder) as book:
         submission = book.find_submission(LAB.name, "ada")
         assert str(submission.timestamp) == "2026-05-02 18:00:00"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course_lib.cli.commands.options import AsJson, show, warn
-from course_lib.errors import PROFILE, BuildError
+from course_lib.errors import PROFILE, BuildError, CourseError
 
 if TYPE_CHECKING:
     from course_lib.engines import Plan
@@ -115,7 +115,9 @@ def layers(
         known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
         notes = (*notes, str(known["compared"]))
     kernels = [{**row, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)]
-    if html and kernels:
+    if html and not kernels:
+        raise CourseError(f"{html} was not written: {title} reports no kernels, so there is nothing to draw")
+    if html:
         from course_lib.cli.drawn_layers import layers_page
 
         html.write_text(layers_page(table, title), encoding="utf-8")

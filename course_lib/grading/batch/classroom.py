@@ -83,7 +83,9 @@ class Classroom:
             verdict = self.verdict(lab, student)
         except (OSError, CourseError):
             return False
-        return verdict is not None and verdict.is_complete and verdict.provenance.get("submission") == digest
+        judged = verdict is not None and verdict.is_complete and verdict.provenance.get("submission") == digest
+        graded = self.folder / GRADED / student / lab.name / f"{lab.name}.ipynb"  # formgrader's Autograde removes it first
+        return judged and graded.is_file()
 
     def submit(self, student: str, lab: Lab, source: Path) -> None:
         """Put a folder into the classroom as this student's submission."""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from course_lib._util.files import write_atomically
-from course_lib.grading.judge.review import FAULT, NO_VERDICT, Review
+from course_lib.grading.judge.review import FAULT, NO_VERDICT, Review, Reviewed
 from course_lib.labs import Lab
 
 
 @dataclass(frozen=True)
-class Grade:
+class Grade(Reviewed):
     """The gradebook's data on one submission, including written questions.
 
     Attributes:
@@ -29,16 +29,6 @@ class Grade:
     error: str = ""
     notes: tuple[str, ...] = ()
     changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @property
-    def score(self) -> float:
-        """Points earned so far."""
-        return self.review.points.earned
-
-    @property
-    def max_score(self) -> float:
-        """Points of the tasks and the written questions."""
-        return self.review.points.maximum
 
     @property
     def failed(self) -> bool:

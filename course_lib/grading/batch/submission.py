@@ -126,12 +126,18 @@ def examine(job: Job, root: Path) -> Result:
     job.files.copy_to(folder)
     notebook, released = (place / f"{lab.name}.ipynb" for place in (folder, root / "release"))
     given = [path.name for path in released.parent.iterdir() if path.suffix != ".ipynb" and path.name not in lab.artifacts]
+    notes = [
+        *job.notes,
+        *arrange(folder, (notebook.name, *lab.artifacts)),
+    ]  # before the lab's own files can be taken for the learner's
     Selection(released.parent, given).copy_to(folder)
-    notes = [*job.notes, *arrange(folder, (notebook.name, *lab.artifacts))]
     submitted, time_problem = submission_time(folder)
     problems = [job.problem, time_problem]
     if not notebook.is_file():
         remove_tree(notebook)  # it may be a folder
+    for path in folder.glob("*.ipynb"):  # nbgrader makes a page of each one, and knows the lab's only
+        if path != notebook:
+            remove_tree(path)
     read = prepare(notebook, released)
     if read.problem:
         problems.append(
@@ -159,7 +165,12 @@ def examine(job: Job, root: Path) -> Result:
     )
     unanswered = graded_notebook.unanswered(shown, released)
     graded_notebook.show_report(shown, report.body(verdict))
-    nbformat.write(shown, notebook)
+    try:
+        nbformat.write(shown, notebook)
+    except ValueError as error:  # half of a character in an output
+        failed = plain(str(error), 100)
+        problems.append(f"the outputs of the notebook cannot be written ({failed}): its page shows the empty notebook")
+        set_aside(notebook, released, failed)
     return Result(
         lab.name,
         job.student,

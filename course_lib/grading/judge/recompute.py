@@ -37,18 +37,6 @@ def document(path: Path) -> dict[str, object]:
     return found
 
 
-def misplaced(document: Mapping[str, Any], path: Path) -> list[str]:
-    """Whether a verdict in ``CLASSROOM/reports/STUDENT/LAB.json`` is of another student or lab, as sentences."""
-    if signature.classroom_of(path) is None:
-        return []
-    expected = {"student": path.absolute().parent.name, "lab": path.stem}
-    return [
-        f"it is the verdict of the {what} {plain(str(document[what]), 80)!r}, and the folder is that of {plain(here)!r}"
-        for what, here in expected.items()
-        if document.get(what, here) != here
-    ]
-
-
 def replaced(verdict: Mapping[str, Any], room: Path) -> list[str]:
     """Whether the classroom has another verdict of this student for this lab, as sentences: only that one counts."""
     parts = [str(verdict.get(key)) for key in ("student", "lab")]

@@ -113,6 +113,22 @@ class Review:
         return {"needed": self.needed, "points": self.points.to_json(), "reasons": reasons}
 
 
+class Reviewed:
+    """What has a review and therefore points."""
+
+    review: Review
+
+    @property
+    def score(self) -> float:
+        """Points earned so far, before a penalty."""
+        return self.review.points.earned
+
+    @property
+    def max_score(self) -> float:
+        """Points of the tasks and the written questions."""
+        return self.review.points.maximum
+
+
 def _reason_for(reason: tuple[str, str], cells: Sequence[Cell]) -> Reason:
     code, text = reason
     waiting = 0.0 if code == BY_HAND else sum(cell.maximum - cell.points for cell in cells)
@@ -131,7 +147,7 @@ def _judged(lab: Lab, verdict: Verdict | None) -> Iterable[Cell]:
 def _reason(lab: Lab, verdict: Verdict | None, cell: Cell) -> tuple[str, str]:
     """Code and text for a cell that is marked."""
     titles = {task.id: task.title for task in lab.tasks}
-    title = titles.get(cell.name, f"written question {cell.name!r}")
+    title = titles.get(cell.name, "the written question" if cell.name == "written" else f"written question {cell.name!r}")
     if cell.by_hand:
         return BY_HAND, f"{title}: points were given by hand before the last grading, check whether they still fit"
     if cell.name in titles and verdict is None:

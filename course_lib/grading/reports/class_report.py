@@ -17,7 +17,7 @@ from course_lib.grading.batch.intake import Rejected
 from course_lib.grading.integrity import copies
 from course_lib.grading.integrity.matches import Match
 from course_lib.grading.integrity.similarity import Alike, alike, digest
-from course_lib.grading.judge.review import Review
+from course_lib.grading.judge.review import Review, Reviewed
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
@@ -43,7 +43,7 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
-class Submission:
+class Submission(Reviewed):
     """One graded submission.
 
     Attributes:
@@ -78,16 +78,6 @@ class Submission:
     changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def score(self) -> float:
-        """Points earned, before the penalty."""
-        return self.review.points.earned
-
-    @property
-    def max_score(self) -> float:
-        """Points of the tasks and the written questions."""
-        return self.review.points.maximum
-
-    @property
     def final(self) -> float:
         """What counts: the score less the penalty."""
         return max(0.0, self.score - self.penalty)
@@ -112,7 +102,7 @@ class ClassReport:
         similar: submissions of which one is mostly in the other, those with the most in common first.
         shared_instances: who submitted under one id, or under another learner's id, by that id.
         rejected: folders that cannot be graded.
-        twins: ids that differ in case alone.
+        twins: ids that differ in case or accents alone.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """

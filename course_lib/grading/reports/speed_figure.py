@@ -75,7 +75,7 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
         axes.plot([measured.median_ms] * 2, [row, row + 0.66], lw=1.5, color="black")
         beyond = int((measured.latencies_ms > edges[-1]).sum())
         told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower not drawn" if beyond else "")
-        axes.annotate(told, (1, row + 0.78), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
+        axes.annotate(told, (1, row + 0.68), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
     axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
     axes.set(ylim=(-0.1, len(names) + 0.05), xlim=(edges[0], edges[-1]), xlabel="latency of one call (ms)")
     axes.set_title("How long a call takes")

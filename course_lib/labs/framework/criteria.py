@@ -77,14 +77,15 @@ def holds(name: str, met: bool, needed_for: str = ALL, *, hint: str = "") -> Cri
 
 
 def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL, *, hint: str = "") -> Criterion:
-    """Several cases that must all be right. Every wrong one is listed.
+    """Several cases that must all be right. At most four wrong ones are listed, and one problem of all cases once.
 
     Args:
         wrong: a line for each wrong case: the case, what was found and what was expected.
         count: number of cases.
     """
-    problems = {line.rpartition(": ")[2] for line in wrong}
-    listed = f"each: {problems.pop()}" if len(wrong) > 1 and len(problems) == 1 else "; ".join(wrong[:_LISTED])
+    problems = {line.partition(": ")[2] or line for line in wrong}
+    shared = len(problems) == 1 and len(wrong) == count > 1
+    listed = f"each: {problems.pop()}" if shared else "; ".join(wrong[:_LISTED])
     found = f"{count - len(wrong)} of {count}" + (f" ({listed})" if wrong else "")
     return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
 

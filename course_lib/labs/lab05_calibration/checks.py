@@ -255,6 +255,9 @@ def kernels(work: CalibrationWork) -> Iterator[Criterion]:
 
 def speed(work: CalibrationWork) -> Iterator[Criterion]:
     """PyTorch, the reference and the submission in turn, both engines in their fastest form."""
+    if all_met(list(sqnr(work))) is None:
+        yield Criterion("task 2", "not decided", "full points", None, HALF, code=UNUSUAL)
+        return
     if not work.right:
         raise EngineError("the speed is not measured before task 2 has full points and task 3 has half of them")
     if lowering.wanted(work.examiner) and not lowering_helps():

@@ -20,13 +20,7 @@ from course_lib.benchmark.statistics import median_interval
 from course_lib.engines import Plan, split_target
 from course_lib.engines.worker import wire
 from course_lib.errors import MISSING_FILE, EngineError, ExaminerFault
-from course_lib.labs.framework.criteria import (
-    ALL,
-    HALF,
-    Criterion,
-    at_least,
-    equals,
-)
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.isolation import run_isolated
 from course_lib.labs.framework.reference import ours

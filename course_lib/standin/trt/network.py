@@ -188,11 +188,6 @@ class OnnxParser(Template):
     def clear_errors(self) -> None:
         self._errors.clear()
 
-    def supports_operator(self, op_name: str) -> bool:
-        import onnx
-
-        return bool(onnx.defs.has(op_name))
-
     def parse_from_file(self, model: str) -> bool:
         import onnx
 
