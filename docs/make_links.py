@@ -74,9 +74,9 @@ def with_links(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookN
 
 
 def readme() -> str:
-    """README with both addresses: the book's, which the link before the first picture has, and the repository's after ``git+``."""
+    """README with both addresses: the book's, which the link before the first picture has, and the repository's to clone and to install."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"git\+https://[^`\s]+", f"git+{address('Repository')}", text)
+    text = re.sub(r"(git\+|git clone )https://[^`\s]+", rf"\1{address('Repository')}", text)
     return text.replace(re.findall(r"\[Read the course with its outputs\]\(([^)]+)\)", text)[0], address("Book"))
 
 

@@ -62,7 +62,7 @@ def test_readme_links_to_the_book_from_its_first_lines_and_from_each_row_of_the_
     text, book = make_links.readme(), make_links.address("Book")
     assert text == (ROOT / "README.md").read_text(encoding="utf-8"), "run `python docs/make_links.py`"
     lectures = [path.stem for path in sorted(ROOT.glob("lectures/*.ipynb")) if path.name[:2] != "00"]
-    assert re.findall(rf"\[with outputs\]\({re.escape(book)}lectures/(\w+)\.html\) \|", text) == lectures
+    assert re.findall(rf"\(\[outputs\]\({re.escape(book)}lectures/(\w+)\.html\)\) \|", text) == lectures
     assert text.index(book) < text.index("<img")
 
 
