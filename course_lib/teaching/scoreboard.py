@@ -53,7 +53,7 @@ def after(lecture: int, result: Any = ...) -> Figure:
     for number, row in rows.items():
         try:
             row |= json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             row["recorded"] = record.device
     return draw([row for number, row in rows.items() if number <= lecture])
 

@@ -403,7 +403,7 @@ WRONG = {
     "an unknown environment": Wrong(("'mars'", "COURSE_ENVIRONMENTS"), backend="onnxruntime@mars"),
     "a device that it cannot compile for": Wrong(("sm90", "sm89"), recipe='targets = ["sm90"]\n' + GOOD, commands=COMPILED),
     "a build that exceeds its time limit": Wrong(("0.05 s",), options=("--time-limit", "0.05"), commands=COMPILED),
-    "a plan for another compute capability": Wrong(("runs on sm75", "targets"), file="sm75.plan", commands=("bench",)),
+    "a plan for another compute capability": Wrong(("runs on sm75", "default_runner"), file="sm75.plan", commands=("bench",)),
     "a corrupt plan": Wrong(("corrupt", "build it again"), file="corrupt.plan"),
     "a plan of unknown origin": Wrong(("bare.plan.json", "build your own"), file="bare.plan"),
     "a batch outside the profile": Wrong(("33x1x32x32", "profile"), options=("--batch", "33"), commands=("bench",), backend=ORT),

@@ -29,12 +29,12 @@ WRITTEN = 2.0  # points of the written question
 
 @cache
 def real_verdict() -> Verdict:
-    """The judge's verdict on lab 01's reference, once for all processes; its measurement is short, because nothing here tests it."""
+    """The judge's verdict on lab 01's reference, once for all processes. On a quiet machine its race ends in seconds."""
 
     def judged() -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             LAB.write_reference(Path(folder))
-            found = judge(LAB, Path(folder), examiner=Examiner(measure_s=8), trusted=True)
+            found = judge(LAB, Path(folder), examiner=Examiner(measure_s=90), trusted=True)
         return json.dumps(found.to_json()).encode()
 
     sources = unchanged.imported("from course_lib import grading, labs")

@@ -14,7 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from course_lib.grading.batch.classroom import Classroom
-from course_lib.grading.nbgrader import bridge, gradebook
+from course_lib.grading.nbgrader import autograde, bridge, gradebook
 from tests.grading.batch.test_farm import empty
 from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
 
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Object of type")  # SQLAlchemy's
 def nbgrader(room: Classroom) -> NbGraderAPI:
     config: Any = Config()
     bridge.configure(config, root=room.root)
+    assert config.Autograde.autograde_preprocessors[0].endswith(f".{autograde.GradeAsCourse.__name__}")
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
 

@@ -94,7 +94,7 @@ def test_errors_of_scales_are_those_of_every_learner():
 def test_arrays_of_another_type_are_wrong(tmp_path):
     made.save_packed(tmp_path, lambda one: one.astype(np.int64))
     outcome = examined(LAB, tmp_path, "packing", Quick())
-    assert outcome.tier == "none" and "odd: the numbers are right, but their type is int64" in outcome.message
+    assert outcome.tier == "none" and "each: the numbers are right, but their type is int64" in outcome.message
     made.save_packed(tmp_path, lambda one: one[:-1])
     assert "even: other numbers, of the shape (383,)" in examined(LAB, tmp_path, "packing", Quick()).message
 

@@ -40,6 +40,9 @@ def _record(room: Classroom, student: str, found: dict, tmp_path: Path, **proven
     digest = room._submitted(LAB, student)[1]
     document = {**found, "provenance": {**found["provenance"], **provenance}}
     room._record(LAB, Result(LAB.name, student, digest, Selection(tmp_path / "nothing", ()), document))
+    graded = room.folder / "autograded" / student / LAB.name / f"{LAB.name}.ipynb"
+    graded.parent.mkdir(parents=True, exist_ok=True)
+    graded.touch()
 
 
 def test_new_submissions_are_those_that_were_not_judged_or_changed(room, tmp_path):
@@ -52,6 +55,9 @@ def test_new_submissions_are_those_that_were_not_judged_or_changed(room, tmp_pat
     assert room.new(LAB, everyone) == ["cay", "dan"]
     _submit(room, "ben", "precision = 'fp16'")
     assert room.new(LAB, everyone) == ["ben", "cay", "dan"]
+    (room.folder / "autograded" / "ada" / LAB.name / f"{LAB.name}.ipynb").unlink()  # formgrader's Autograde was ended
+    assert room.new(LAB, everyone) == everyone
+    _record(room, "ada", verdict(), tmp_path)
     verdict_file(room.folder, "ada", LAB).write_text("{")
     assert room.new(LAB, everyone) == everyone
 
