@@ -90,14 +90,14 @@ const WIDGET = {
         svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : 0.35) * faded, "data-kernel": at,
           d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
       });
-      const room = width - kernelLeft - 12, [letters, bold] = [5.8, 7.2].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
+      const room = width - kernelLeft - 12, [letters, bold] = [5.8, 7.8].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
       const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
       shape("title", {}, `${kernel.name} (${kernel.kind})`),
       shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
       shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 4, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 4, fill: "currentColor", opacity: 0.6 }),
-      label(kernelLeft + 6, places[at] - 3, short(state.search && shown[at] ? matched(texts(build, kernel), state.search) : kernel.fused || "added by the compiler", bold), { "font-weight": "bold" }),
+      label(kernelLeft + 6, places[at] - 3, state.search && shown[at] ? short(matched(texts(build, kernel), state.search), bold) : kernel.fused ? short(kernel.fused, bold) : short("added by the compiler", letters), { "font-weight": "bold" }),
       label(kernelLeft + 6, places[at] + 9, short([kernel.bytes && bytes(kernel.bytes), kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { "font-size": 10, opacity: 0.85 }));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
