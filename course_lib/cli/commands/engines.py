@@ -53,7 +53,7 @@ def layers(
         Path,
         typer.Argument(
             help="an ONNX file, a plan of `course build`, a file of trtexec --exportLayerInfo, a build log, or a PyTorch module: "
-            "package.module:factory",
+            "package.module:factory or FILE.py:factory",
             show_default=False,
         ),
     ],
