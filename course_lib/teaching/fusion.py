@@ -39,7 +39,10 @@ def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
     axes = figure.add_subplot()
     _stacked_bars(axes, names, values, height=0.6)
     for row, parts in enumerate(values):
-        axes.text(sum(parts) / _MB, row, f"  {sum(parts) / _MB:.1f} MB", va="center", fontsize=8.5, weight="bold")
+        total = sum(parts) / _MB  # the offset, not a space: SVG drops spaces before a text
+        axes.annotate(
+            f"{total:.1f} MB", (total, row), (5, 0), textcoords="offset points", va="center", fontsize=8.5, weight="bold"
+        )
     axes.margins(x=0.12)
     axes.set_title(title)
     return figure

@@ -41,7 +41,8 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
     total, edge = timings.total_ms or 1.0, 1.2 * max((layer.ms for layer in shown), default=1.0)
     for row, layer in enumerate(shown):
         axes.barh(row, layer.ms, color=hues[group(layer)], height=0.7)
-        axes.text(layer.ms, row, f"  {layer.ms:.3f}, {layer.share:.0%}", va="center", fontsize=7.5)
+        told = f"{layer.ms:.3f}, {layer.share:.0%}"
+        axes.annotate(told, (layer.ms, row), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
     if rest:
         off = ", beyond the scale" if rest_ms > edge else ""
         axes.barh(len(shown), min(rest_ms, edge), color="white", edgecolor=_GRAY, hatch="//", height=0.7)

@@ -92,7 +92,7 @@ def test_the_report_is_the_first_thing_on_the_feedback_page(room):
 
 def test_the_question_waits_until_somebody_gives_points(room):
     found = read(LAB, room).submissions[0]
-    assert [one.text for one in found.review.reasons] == ["written question 'written' has no points yet"]
+    assert [one.text for one in found.review.reasons] == ["the written question has no points yet"]
     assert (found.review.points.earned, found.review.points.open, found.review.points.lost) == (3, 2, 7)
     assert found.late_s == 30 * 3600
 

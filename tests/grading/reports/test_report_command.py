@@ -37,7 +37,10 @@ def test_tables_and_files(course, tmp_path):
     )
     assert (status, err) == (0, "")
     assert (
-        "ben [bold]" in out and "the examiner failed" in out and "'written' has no points yet" in out and "published as" in out
+        "ben [bold]" in out
+        and "the examiner failed" in out
+        and "the written question has no points yet" in out
+        and "published as" in out
     )
     for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "leaderboard.key"):
         assert (tmp_path / "classroom" / path).is_file()
