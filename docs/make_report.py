@@ -25,10 +25,8 @@ LAB = labs.find("lab01")
 PICTURE = Path(__file__).with_name("report.png")
 _TEMPLATES = Path(report.__file__).with_name("templates")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_SIZE = (
-    640,
-    626,
-)  # pixels: the points with their reasons, as high as README's list beside them, and wide enough to be read on a telephone
+# pixels: the points with their reasons, as high as README's list beside them, and wide enough to be read on a telephone
+_SIZE = (640, 626)
 
 
 def digest() -> str:

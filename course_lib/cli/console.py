@@ -71,6 +71,8 @@ def doctor(found: Mapping[str, Any]) -> None:
     print(f"sandbox for grading: {found['sandbox']}")
     rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
     table("backends", ("backend", "version", "builds here", "runs here"), rows)
+    if any(backend["no_build"] or backend["no_run"] for backend in found["backends"]):
+        print('why not, for each "no" above:')
     for backend in found["backends"]:
         reasons = dict.fromkeys(filter(None, (backend["no_build"], backend["no_run"])))
         if reasons:
