@@ -84,8 +84,7 @@ def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL
         count: number of cases.
     """
     problems = {line.partition(": ")[2] or line for line in wrong}
-    shared = len(problems) == 1 and len(wrong) == count > 1
-    listed = f"each: {problems.pop()}" if shared else "; ".join(wrong[:_LISTED])
+    listed = f"each: {problems.pop()}" if len(problems) == 1 and len(wrong) == count > 1 else "; ".join(wrong[:_LISTED])
     found = f"{count - len(wrong)} of {count}" + (f" ({listed})" if wrong else "")
     return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
 

@@ -185,9 +185,6 @@ class OnnxParser(Template):
     def get_error(self, index: int) -> Any:
         return self._errors[index] if 0 <= index < len(self._errors) else None
 
-    def clear_errors(self) -> None:
-        self._errors.clear()
-
     def parse_from_file(self, model: str) -> bool:
         import onnx
 
