@@ -44,7 +44,7 @@ def profile_onnxruntime(
     Args:
         model: an ONNX file, or a model in memory.
         feeds: inputs by name. They determine the shapes in the table.
-        level: optimization level. "basic" folds, removes unused nodes and fuses a little, "extended" fuses more, "all" changes layouts, too.
+        level: optimization level. "basic" folds, removes unused nodes and fuses some, "extended" fuses more, "all" changes layouts.
         runs: number of measured runs, after three warm-up runs.
         threads: number of threads that work on one layer.
 
