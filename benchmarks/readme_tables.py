@@ -171,7 +171,8 @@ def networks_summary(data: Data) -> str:
     files = ", ".join(f"`course_lib/records/{one.name}.json`" for one in records)
     worst = error(max(row["relative_error"] for (_, dtype, _), row in best.items() if dtype == "int8"))
     about = f"""Speedup of TensorRT over the fastest PyTorch variant (eager, `torch.compile`, CUDA graph, or both) [95 % interval], FP16
-        on both sides. Engines in INT8 are also compared with FP16, because eager has no INT8; their relative error is at most {worst}.
+        on both sides. Engines in INT8 are also compared with FP16, because eager has no INT8
+        convolutions on GPUs; their relative error is at most {worst}.
         The last column is over eager. Below 1, PyTorch is faster. {device(data)}, {tensorrt(data)} against torch {torch(data)},
         {records[0].date} and {data["date"]} ({files}). Weights are random, except for the detector's. The second of two consecutive
         calls is timed. With the course's attention plugin: {", ".join(used)}."""
@@ -212,7 +213,7 @@ def networks_again(data: Data, name: str = "networks_again_h200") -> str:
     ]
     networks = ["the detector" if one == "detector" else one for one in dict.fromkeys(network for network, *_ in best)]
     kinds = {row["dtype"] for row in best.values()}
-    rival = "in FP16, because eager has no INT8" if kinds == {"int8"} else "in the same type"
+    rival = "in FP16, because eager has no INT8 convolutions on GPUs" if kinds == {"int8"} else "in the same type"
     after = ["Weights are random, except for the detector's." if "the detector" in networks else "Weights are random."]
     if any("plugin" in row["candidate"] for row in best.values()):
         after.append("The plugin is the course's attention.")
@@ -257,7 +258,7 @@ def networks(data: Data) -> str:
         each engine run plainly or in a CUDA graph, whichever is faster, device time of one call, {source("networks_h200", data)}).
         Each cell has two speedups in the same type: over eager PyTorch [95 % interval]; and over the fastest PyTorch variant
         (eager, `torch.compile`, CUDA graph). The same type is FP32 with TF32 on both sides, or FP16. INT8 is compared with
-        FP16, because eager has no INT8. Below 1, PyTorch is faster.
+        FP16, because eager has no INT8 convolutions on GPUs. Below 1, PyTorch is faster.
         Weights are random and inputs are Gaussian noise, except for the detector: it is trained and sees frames of a video.
         `python benchmarks/networks.py show` prints every row, and why."""
     head = ("network", "engine", *(f"batch {batch}" for batch in batches), "relative error")
