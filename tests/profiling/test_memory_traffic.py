@@ -125,7 +125,7 @@ def chain(*sizes: int) -> Traffic:
 def test_variants_show_totals_and_trips():
     axes = compare_traffic({"many": chain(10**6, 10**6), "one": Traffic(chain(10**6).round_trips)}, "title").axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["many\n2 round trips", "one\n1 round trip"]
-    assert "  1.0 MB" in {text.get_text() for text in axes.texts}
+    assert "1.0 MB" in {text.get_text() for text in axes.texts}
 
 
 def test_growth_draws_a_line_a_variant():
