@@ -126,10 +126,8 @@ def examine(job: Job, root: Path) -> Result:
     job.files.copy_to(folder)
     notebook, released = (place / f"{lab.name}.ipynb" for place in (folder, root / "release"))
     given = [path.name for path in released.parent.iterdir() if path.suffix != ".ipynb" and path.name not in lab.artifacts]
-    notes = [
-        *job.notes,
-        *arrange(folder, (notebook.name, *lab.artifacts)),
-    ]  # before the lab's own files can be taken for the learner's
+    # The learner's files are found before the lab's own, which could be taken for them.
+    notes = [*job.notes, *arrange(folder, (notebook.name, *lab.artifacts))]
     Selection(released.parent, given).copy_to(folder)
     submitted, time_problem = submission_time(folder)
     problems = [job.problem, time_problem]
