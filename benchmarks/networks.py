@@ -155,7 +155,8 @@ def about(site: Site) -> dict[str, Any]:
             "engine profiles": f"one engine, an optimization profile for each of the batch sizes {list(site.profiles)}",
             "int8": "same dtype for it means eager fp16: eager has no INT8",
             "tactic sources": tactic_sources(site.target),
-            "calls": "the second of two calls is timed",
+            "clock": "engines and CUDA graphs: replays between two events, 2 ms or more; engines without one: calls in a row, 2 ms or "
+            "more; eager and torch.compile: the second of two calls",
         },
     }
 

@@ -19,7 +19,6 @@ from course_lib.labs.lab15_capstone.boxes import detections, quality
 from course_lib.labs.lab15_capstone.given import Settings
 
 _FRAMES = 64  # that the detector's accuracy is taken on
-_ALONE = 40  # calls of each candidate with nothing between them
 
 
 def available(site: Site, network: Network, batch: int) -> list[Candidate]:
@@ -55,8 +54,6 @@ class Case:
         found = available(self.site, self.network, batch)
         checked, failed = self._prepare(found, batch)
         measured = self._measured([c for c in found if c.name in checked], batch, seconds, failed)
-        for candidate in (c for c in found if measured and c.name in measured.measurements):
-            checked[candidate.name] |= self._alone(candidate, batch)
         return [self._row(c, batch, checked.get(c.name, {}), failed.get(c.name, ""), measured) for c in found]
 
     def _measured(self, ready: list[Candidate], batch: int, seconds: float, failed: dict[str, str]) -> Comparison | None:
@@ -75,13 +72,6 @@ class Case:
                     self._drop(culprit.group)
         failed |= {c.name: f"{BASELINE} failed" for c in ready}
         return None
-
-    def _alone(self, candidate: Candidate, batch: int) -> dict[str, Any]:
-        """Quartiles of calls without others between them, where caches and clocks are this candidate's own; no basis for a ratio."""
-        with suppress(CourseError):  # the row is there without them
-            times = [self._holders[candidate.group].time(candidate, batch, index) for index in range(_ALONE)]
-            return {"alone_ms": [round(float(quartile), 4) for quartile in np.quantile(times, (0.25, 0.5, 0.75))]}
-        return {}
 
     def _prepare(self, found: list[Candidate], batch: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Load, run and check each; what was seen by name, and what failed by name."""

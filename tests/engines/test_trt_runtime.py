@@ -86,7 +86,7 @@ def test_a_reading_takes_many_replays_and_an_engine_that_cannot_be_captured_many
     bench: checks.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execution = bench.engine().execution()
-    monkeypatch.setattr("course_lib.engines.backends.tensorrt.execution._runs", lambda single_ms: 7)
+    monkeypatch.setattr("course_lib.engines.cuda.two_clocks.runs_in_a_reading", lambda single_ms: 7)
     ran: list[int] = []
     run, launch = execution._run, CudaGraph.launch
     monkeypatch.setattr(execution, "_run", lambda stream: ran.append(0) or run(stream))

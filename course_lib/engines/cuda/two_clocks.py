@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from course_lib.errors import EngineError
 # So much longer than for an idle device takes the wait for one at work, at least, and so much of the call's own time. Waiting for a
 # device that is done still takes longer after longer work: on an H200 0.02 ms more after 0.5 ms of it, and up to 0.14 ms after 55 ms.
 NOTICED_MS, NOTICED_SHARE = 0.05, 0.02
+_READING_MS, _MOST_RUNS = 2.0, 1000  # of one reading: a shorter one also measures the events and the first launch
 _ATTEMPTS = 5  # whatever holds the host up for a moment is not work left behind
 
 
@@ -50,6 +52,11 @@ def torch_event_ms(torch: Any, call: Callable[[], object], *, before: Callable[[
         return float(begin.elapsed_time(end))
 
     return event_ms(timed, torch.cuda.synchronize)
+
+
+def runs_in_a_reading(single_ms: float) -> int:
+    """How many replays, or calls in a row, lie between two events, when a single one takes so long."""
+    return min(_MOST_RUNS, max(1, math.ceil(_READING_MS / max(single_ms, 1e-3))))
 
 
 def timed_ms(call: Callable[[], object]) -> float:

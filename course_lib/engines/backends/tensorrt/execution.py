@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,6 @@ from course_lib.errors import EngineError
 
 if TYPE_CHECKING:
     import torch
-
-_READING_MS, _MOST_RUNS = 2.0, 1000  # of one reading: a shorter one also measures the events and the first launch
 
 
 class Execution:
@@ -113,8 +110,8 @@ class Execution:
         run = self._replayed(addresses) if self.clock == REPLAYS else None
         if run is None:
             self.clock = CALLS
-            return self._timed(lambda: self._run(self.stream.handle), _runs(single_ms))
-        return self._timed(run, _runs(self._timed(run, 1)))
+            return self._timed(lambda: self._run(self.stream.handle), two_clocks.runs_in_a_reading(single_ms))
+        return self._timed(run, two_clocks.runs_in_a_reading(self._timed(run, 1)))
 
     def _replayed(self, addresses: Mapping[str, int]) -> Callable[[], None] | None:
         """A replay of the run at these addresses, captured before; None for an engine that cannot be captured."""
@@ -315,11 +312,6 @@ class _Described(_Shape):
     def __init__(self, tensor: Any) -> None:
         super().__init__(tuple(tensor.shape))
         self.dtype = str(tensor.dtype).removeprefix("torch.")
-
-
-def _runs(single_ms: float) -> int:
-    """How many runs one reading takes."""
-    return min(_MOST_RUNS, max(1, math.ceil(_READING_MS / max(single_ms, 1e-3))))
 
 
 def _size(shape: tuple[int, ...], dtype: str) -> int:
