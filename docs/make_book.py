@@ -16,6 +16,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -112,23 +113,16 @@ _SCORER = """var Scorer = {
 
 def _lecture_cards() -> str:
     """A card for each lecture: what you learn, how long it takes, and its lab; from README's table."""
+    without_links = partial(re.sub, r"\[([^]]+)\]\([^)]+\)", r"\1")
     rows = re.findall(
-        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\)[^|]* \| ([^|]+) \| (\d+) \|(.*)\|$",
-        (ROOT / "README.md").read_text("utf-8"),
-        re.M,
+        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\).* \| (.+)<br>(.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
     )
     cards = [
         f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.svg\n"
-        f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{minutes} minutes{_lab(lab)}*\n:::"
-        for title, page, outcome, minutes, lab in rows
+        f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{without_links(effort)}*\n:::"
+        for title, page, outcome, effort in rows
     ]
     return "\n".join(["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::"])
-
-
-def _lab(cell: str) -> str:
-    """The lab of a row of README's table, for the foot of a card."""
-    found = re.search(r"\[(\d+) ([^]]+)\]", cell)
-    return f" · lab {found[1]}, {found[2]}" if found else ""
 
 
 def _cookbook() -> str:
