@@ -1,4 +1,4 @@
-"""Greedy text from the language model: with torch, and with ONNX Runtime on a cache that is written in place."""
+"""The language model in ONNX Runtime, with a cache that is written in place."""
 
 from __future__ import annotations
 
@@ -10,36 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx
 
-    from course_lib.models.gpt import GPT
-
-
-def continue_with_torch(model: GPT, prompt: bytes, count: int) -> bytes:
-    """The `count` most likely bytes after `prompt`, one after the other, with a static cache in PyTorch.
-
-    Args:
-        model: in eval mode, on any device, with one token per byte.
-        prompt: at least one byte.
-        count: number of new bytes.
-
-    Raises:
-        ValueError: the prompt is empty, or prompt and new bytes are more than ``model.longest``.
-    """
-    import torch
-
-    _check_prompt(prompt, count, model.longest)
-    device = model.embed.weight.device
-    tokens = torch.tensor([list(prompt)], device=device)
-    position = torch.zeros(1, dtype=torch.int64, device=device)
-    found: list[int] = []
-    with torch.inference_mode():
-        cache = model.empty_cache(len(prompt) + count)
-        for _ in range(count):
-            logits = model.step(tokens, position, cache, last_only=True)[0]
-            position = position + tokens.shape[1]
-            tokens = logits[:, -1].argmax(-1, keepdim=True)
-            found.append(int(tokens))
-    return bytes(found)
-
 
 class CachedSession:
     """A language model with a static cache in ONNX Runtime on the CPU, from `export_cached`.
@@ -49,7 +19,6 @@ class CachedSession:
 
     Args:
         model: of the form "tensor_scatter" or "scatter_nd".
-        threads: threads that one operator may use.
         in_place: False gives each output a buffer of its own, which is the next step's input. It shows what copying costs.
         longest: positions that a sequence may reach, for a model that uses slots again; default: the slots of its cache.
 
@@ -61,11 +30,11 @@ class CachedSession:
         ValueError: the model does not have a static cache.
     """
 
-    def __init__(self, model: onnx.ModelProto, *, threads: int = 1, in_place: bool = True, longest: int = 0) -> None:
+    def __init__(self, model: onnx.ModelProto, *, in_place: bool = True, longest: int = 0) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         if not in_place:
             options.log_severity_level = 3  # errors: TensorScatter would warn of each copy in each step
         self._session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -112,22 +81,6 @@ class CachedSession:
         self._turn = (self._turn + 1) % len(self._caches)
         return bound.logits
 
-    def continue_greedily(self, prompt: bytes, count: int) -> bytes:
-        """The `count` most likely bytes after `prompt`, one after the other, from an empty cache; for a batch of 1.
-
-        Raises:
-            ValueError: the prompt is empty, or prompt and new bytes do not fit into the cache.
-        """
-        _check_prompt(prompt, count, self._longest)
-        self.position[:] = 0
-        logits = self.step(np.frombuffer(prompt, np.uint8).astype(np.int64)[None])
-        found = [int(logits[0, -1].argmax())]
-        token = np.empty((1, 1), np.int64)
-        while len(found) < count:
-            token[0, 0] = found[-1]
-            found.append(int(self.step(token)[0, -1].argmax()))
-        return bytes(found)
-
     def _bind(self, new: int) -> _Bound:
         """Inputs and outputs by address, for `new` tokens and the caches of this turn."""
         tokens = np.empty((self._batch, new), np.int64)
@@ -154,12 +107,6 @@ class _Bound:
     binding: Any
     tokens: np.ndarray
     logits: np.ndarray
-
-
-def _check_prompt(prompt: bytes, count: int, length: int) -> None:
-    if not prompt:
-        raise ValueError("the prompt is empty: give it at least one byte")
-    _check_room(len(prompt), count, length)
 
 
 def _check_room(before: int, new: int, length: int) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         divergence,
     )
     from course_lib.precision.calibration.histogram import Histogram, StreamingHistogram
-    from course_lib.precision.calibration.observation import Observation, Ranges, calibrate, observe
+    from course_lib.precision.calibration.observation import Observation, calibrate, observe
     from course_lib.precision.calibration.plots import histogram_figure, kl_curve
     from course_lib.precision.calibration.trt_cache import read_cache, read_header, write_cache
     from course_lib.precision.calibration.trt_calibrators import trt_calibrator

@@ -32,9 +32,7 @@ _TAKES_ANY_TYPE = {"Cast", "Shape", "Size"}
 _PAIRS = {"QuantizeLinear", "DequantizeLinear"}
 
 
-def cast(
-    model: onnx.ModelProto, dtype: Literal["fp16", "bf16"], *, keep: Collection[str] = (), clamp: bool = False
-) -> onnx.ModelProto:
+def cast(model: onnx.ModelProto, dtype: Literal["fp16", "bf16"], *, keep: Collection[str] = ()) -> onnx.ModelProto:
     """A copy of a float32 model that computes in half precision; its inputs and outputs stay float32.
 
     Weights are rounded once and stored in half the space, unless only kept nodes read them; very small ones become 0. Nodes keep
@@ -45,7 +43,6 @@ def cast(
         model: a float32 model. It is not changed.
         dtype: "fp16" or "bf16". BF16 needs opset 22, and an older model is converted.
         keep: names of nodes that compute in float32.
-        clamp: replace weights that are too large by the largest finite number instead of rejecting them. Infinities stay.
 
     Raises:
         CourseError: an unknown dtype, a kept node that does not exist, a weight beyond the type's largest number, a tensor of
@@ -57,7 +54,7 @@ def cast(
     if unknown := set(keep) - {node.name for node in model.graph.node}:
         raise CourseError(f"keep names the node {min(unknown)!r}, which the model does not have")
     typed = _typed(model, dtype)
-    _Casting(typed.graph, dtype, clamp).run(frozenset(keep))
+    _Casting(typed.graph, dtype).run(frozenset(keep))
     half = ir.to_proto(typed)
     onnx.checker.check_model(half, full_check=True)
     return half
@@ -91,8 +88,8 @@ def _typed(model: onnx.ModelProto, dtype: str) -> ir.Model:
 class _Casting:
     """One pass over a graph in order, so that the types of a node's inputs are known when it is reached."""
 
-    def __init__(self, graph: ir.Graph, name: str, clamp: bool) -> None:
-        self.graph, self.name, self.half, self.clamp = graph, name, _HALVES[name], clamp
+    def __init__(self, graph: ir.Graph, name: str) -> None:
+        self.graph, self.name, self.half = graph, name, _HALVES[name]
         made = [value for node in graph for value in node.outputs]
         self.floats = {v for v in (*graph.inputs, *graph.initializers.values(), *made) if v.dtype == FLOAT}
         self.copies: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}  # each tensor is cast to a type once
@@ -150,16 +147,14 @@ class _Casting:
     def _round(self, value: ir.Value, name: str, reader: ir.Node | None) -> ir.Value:
         assert value.const_value is not None
         wide, numpy_type = value.const_value.numpy(), self.half.numpy()
-        largest = ml_dtypes.finfo(numpy_type).max
         with np.errstate(over="ignore"):
             rounded = wide.astype(numpy_type)
         lost = np.isfinite(wide) & ~np.isfinite(rounded.astype(np.float32))
-        if lost.any() and not self.clamp:
+        if lost.any():
             raise CourseError(
                 f"weight {value.name!r} of node {reader.name if reader else None!r} holds {np.abs(wide[lost]).max():.3g}, beyond the "
-                f"largest number of {self.name} ({float(largest):.5g}): keep the node, or pass clamp=True"
+                f"largest number of {self.name} ({float(ml_dtypes.finfo(numpy_type).max):.5g}): keep the node"
             )
-        rounded = np.where(lost, np.sign(wide).astype(numpy_type) * largest, rounded).astype(numpy_type)
         return ir.Value(
             name=name,
             shape=value.shape,

@@ -134,12 +134,12 @@ FORMATS: dict[str, Format] = {
 """By name, INT8 in steps of 1; other steps: `int8`. Limits are those of `ml_dtypes.finfo`."""
 
 
-def format_named(name: str, scale: float = 1.0) -> Format:
-    """The format called ``name``; ``scale`` is the step of INT8, and without meaning for the others.
+def format_named(name: str) -> Format:
+    """The format called ``name``, INT8 in steps of 1.
 
     Raises:
-        ValueError: an unknown name, or a scale that is not positive and finite.
+        ValueError: an unknown name.
     """
     if name not in FORMATS:
         raise ValueError(f"there is no format {name!r}: choose one of {', '.join(FORMATS)}")
-    return int8(scale) if name == "INT8" else FORMATS[name]
+    return FORMATS[name]

@@ -34,9 +34,7 @@ EXPORT_OPSET = 17  # ModelOpt's quantizers have a form in torch's TorchScript ex
 _QUANTIZED = ("nn.Conv1d", "nn.Conv2d", "nn.Conv3d", "nn.Linear")
 
 
-def quantize_aware(
-    module: nn.Module, batches: Iterable[Tensor], *, weight_bits: int = 8, activation_bits: int = 8
-) -> nn.Module:
+def quantize_aware(module: nn.Module, batches: Iterable[Tensor]) -> nn.Module:
     """A copy of `module` with a fake quantizer on the input and the weight of every Conv and Linear, calibrated by min-max.
 
     In eval mode it is the network after post-training quantization; `train` makes it a quantization-aware one. Weights have a
@@ -45,14 +43,11 @@ def quantize_aware(
     Args:
         module: a float32 module; it is not changed.
         batches: calibration inputs for `module`.
-        weight_bits, activation_bits: bits of the integers, 2 to 8. Only 8 and 8 can be exported; fewer show the effect of rounding.
 
     Raises:
         BackendUnavailable: ModelOpt is not installed, or cannot be imported.
-        CourseError: bits out of range, or no batch.
+        CourseError: there is no batch.
     """
-    if not (2 <= weight_bits <= 8 and 2 <= activation_bits <= 8):
-        raise CourseError(f"bits must be from 2 to 8, got {weight_bits} for weights and {activation_bits} for activations")
     quantization = _modelopt()
     import torch
 
@@ -64,7 +59,7 @@ def quantize_aware(
             for seen, batch in enumerate(batches, 1):  # noqa: B007
                 model(batch)
 
-    weights, activations = {"num_bits": weight_bits, "axis": 0}, {"num_bits": activation_bits, "axis": None}
+    weights, activations = {"num_bits": 8, "axis": 0}, {"num_bits": 8, "axis": None}
     rules: list[dict[str, Any]] = [{"quantizer_name": "*", "enable": False}]
     for kind in _QUANTIZED:  # named one by one: ModelOpt would round the inputs of norms and pooling as well
         rules.append({"quantizer_name": "*weight_quantizer", "parent_class": kind, "cfg": weights})
@@ -83,7 +78,6 @@ def train(
     *,
     epochs: int = 3,
     learning_rate: float = 1e-3,
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
     progress: bool = True,
 ) -> list[float]:
     """Fine-tune `model` in place with its quantizers, and leave it in eval mode. The ranges from calibration do not change.
@@ -92,10 +86,9 @@ def train(
 
     Args:
         model: from `quantize_aware`. Any other module can be trained too, for a fair comparison.
-        batches: pairs of inputs and targets, used in order once per epoch.
+        batches: inputs with their labels ``(N,)``, used in order once per epoch. The loss is the cross entropy.
         epochs: passes over the batches.
         learning_rate: rate at the start.
-        loss: function of outputs and targets; by default the cross entropy of logits ``(N, classes)`` with labels ``(N,)``.
         progress: show a bar on stderr.
 
     Returns:
@@ -110,7 +103,6 @@ def train(
 
     if not batches or epochs < 1:
         raise ValueError(f"need at least one batch and one epoch, got {len(batches)} and {epochs}")
-    measure = loss or torch.nn.functional.cross_entropy
     steps = epochs * len(batches)
     optimizer = torch.optim.Adam(model.parameters(), learning_rate)
     rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -120,7 +112,7 @@ def train(
     for step in bar:
         inputs, targets = batches[step % len(batches)]
         optimizer.zero_grad()
-        current = measure(model(inputs), targets)
+        current = torch.nn.functional.cross_entropy(model(inputs), targets)
         current.backward()
         optimizer.step()
         rate.step()
@@ -136,17 +128,14 @@ def export_qat_onnx(model: nn.Module, export: Callable[..., onnx.ModelProto]) ->
     remains of torch's exporter (casts from float to float, constants as nodes) are removed.
 
     Args:
-        model: from `quantize_aware`, with 8 bits throughout.
+        model: from `quantize_aware`.
         export: `course_lib.models.export_onnx`, or a function with the same arguments (a module and ``opset=17``).
 
     Raises:
-        CourseError: a quantizer has another number of bits, or there is none.
+        CourseError: the network has no quantizers.
     """
-    enabled = {name: q.num_bits for name, q in model.named_modules() if type(q).__name__ == "TensorQuantizer" and q.is_enabled}
-    if not enabled:
+    if not any(type(module).__name__ == "TensorQuantizer" for module in model.modules()):
         raise CourseError("the network has no quantizers: make it with quantize_aware first")
-    if narrow := next((f"{name} has {bits}" for name, bits in enabled.items() if bits != 8), None):
-        raise CourseError(f"only 8-bit quantizers become INT8 kernels, {narrow} bits: quantize with 8 bits to export")
     with _quiet():
         return _tidied(export(model, opset=EXPORT_OPSET))
 

@@ -146,13 +146,11 @@ def with_weight(value: float) -> onnx.ModelProto:
     return model
 
 
-def test_a_weight_beyond_fp16_is_named_kept_or_clamped() -> None:
+def test_a_weight_beyond_fp16_is_named_or_kept() -> None:
     with pytest.raises(CourseError, match=r"weight 'w' of node 'multiply' holds 7e\+04, beyond .* fp16 \(65504\)"):
         cast(with_weight(7e4), "fp16")
     for model in (cast(with_weight(7e4), "fp16", keep=["multiply"]), cast(with_weight(7e4), "bf16")):
         assert all(np.isfinite(numpy_helper.to_array(i).astype(np.float32)[:3]).all() for i in model.graph.initializer)
-    (weight,) = cast(with_weight(7e4), "fp16", clamp=True).graph.initializer
-    assert numpy_helper.to_array(weight).tolist() == [1, -65504, 2, np.inf]
     cast(with_weight(65519.0), "fp16")  # rounds down to the largest number
 
 

@@ -90,7 +90,7 @@ def test_int8_counts_steps():
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
 def test_a_useless_scale_is_rejected(scale):
     with pytest.raises(ValueError, match="positive and finite"):
-        format_named("INT8", scale)
+        int8(scale)
 
 
 def test_an_unknown_format_is_rejected():

@@ -57,10 +57,9 @@ def test_every_digit_keeps_its_class(name: str) -> None:
     """450 held-out digits and 1000 fresh ones. Logits differ by a few steps of rounding. "wide" has the nodes of "small"."""
     x = np.concatenate([_images(name, digits("test")), _images(name, fresh_digits(1000, seed=5))])
     before = _logits(quantized(name), x)
-    for round_sums, largest in ((False, 0.03), (True, 0.06)):
-        after = _logits(lower_for_onnxruntime(quantized(name), ISA, round_sums=round_sums), x)
-        assert (after.argmax(1) == before.argmax(1)).mean() == 1.0
-        assert np.abs(after - before).max() < (0.0 if name == "encoder" else largest * np.abs(before).max()) + 1e-5
+    after = _logits(lower_for_onnxruntime(quantized(name), ISA), x)
+    assert (after.argmax(1) == before.argmax(1)).mean() == 1.0
+    assert np.abs(after - before).max() < (0.0 if name == "encoder" else 0.06 * np.abs(before).max()) + 1e-5
 
 
 # ---- when, and for whom

@@ -14,7 +14,7 @@ import quickjs
 from course_lib.benchmark import sqnr_db
 from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor
-from course_lib.precision.formats import FORMATS, format_named, int8
+from course_lib.precision.formats import FORMATS, int8
 from course_lib.profiling import Event, KernelMetrics, Timeline, read_ncu, read_torch_trace
 from course_lib.teaching.widgets import LayerViewer, PrecisionExplorer, ProfileExplorer, RooflineViewer, TimelineViewer
 from course_lib.teaching.widgets.view import View, source
@@ -114,7 +114,7 @@ def test_text_of_a_submission_cannot_leave_the_script():
 def test_the_browser_rounds_as_the_library(name):
     random = np.random.default_rng(0)
     scale = 0.37
-    format_ = format_named(name, scale)
+    format_ = int8(scale) if name == "INT8" else FORMATS[name]
     limits = np.log10([max(format_.smallest / 4, 1e-45), min(format_.largest * 4, 3e38)])
     values = 10 ** random.uniform(*limits, 300) * random.choice([-1, 1], 300)
     values = np.concatenate(

@@ -126,13 +126,7 @@ class StreamingHistogram:
         self._below[1:] += counts[self.bins - 1 : 0 : -1]
 
     def merge(self, other: StreamingHistogram) -> None:
-        """Count everything that ``other`` counted: the same as adding its values.
-
-        Raises:
-            CourseError: another number of bins.
-        """
-        if other.bins != self.bins:
-            raise CourseError(f"histograms of {self.bins} and {other.bins} bins of tensor {self.name!r} cannot be merged")
+        """Count everything that ``other``, of as many bins, counted: the same as adding its values."""
         self._grow(*other._exponents)
         self._above += _coarsened(other._above, self._exponents[0] - other._exponents[0])
         self._below += _coarsened(other._below, self._exponents[1] - other._exponents[1])
@@ -162,19 +156,6 @@ class StreamingHistogram:
         counts[0] += self._below.sum()
         width = math.ldexp(1 / self.bins, self._exponents[0])
         return Histogram(name, counts, width, max(self._minimum, 0.0), max(self._maximum, 0.0))
-
-    def state(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arguments of `restored`: int64 counts ``(2, bins)``, float64 ``(4,)``: two exponents, minimum, maximum."""
-        return np.stack([self._above, self._below]), np.array([*self._exponents, self._minimum, self._maximum])
-
-    @classmethod
-    def restored(cls, name: str, counts: np.ndarray, numbers: np.ndarray) -> StreamingHistogram:
-        """The histogram with this `state`."""
-        made = cls(name, counts.shape[1])
-        made._above, made._below = counts[0].copy(), counts[1].copy()
-        made._exponents = (int(numbers[0]), int(numbers[1]))
-        made._minimum, made._maximum = float(numbers[2]), float(numbers[3])
-        return made
 
     def _grow(self, above: int, below: int) -> None:
         """Extend the two ranges to at least these exponents."""

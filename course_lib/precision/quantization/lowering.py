@@ -18,8 +18,6 @@ The numbers change in three ways:
     between two 8-bit steps can therefore be rounded to the other step.
 (c) The pairs of change 2 round again, by at most half a step.
 
-With ``round_sums=False`` and no values as in (a), every tensor is equal up to (b).
-
 Source: ONNX Runtime documentation, "Quantize ONNX Models", on U8S8 and on VNNI; Intel, Deep Learning Boost.
 """
 
@@ -37,9 +35,7 @@ from course_lib.errors import CourseError
 from course_lib.precision.quantization.qdq import LOWERED, constant_of, initializer, insert_pair, reject_lowered
 
 
-def lower_for_onnxruntime(
-    model: onnx.ModelProto, isa: Collection[str] | None = None, *, round_sums: bool = True
-) -> onnx.ModelProto:
+def lower_for_onnxruntime(model: onnx.ModelProto, isa: Collection[str] | None = None) -> onnx.ModelProto:
     """The copy of a Q/DQ model that ONNX Runtime runs fast on this CPU, or `model` itself if `lowering_helps` is False.
 
     The copy is marked in its metadata (``course_lib.lowered_for``); the other passes of this package reject it.
@@ -47,7 +43,6 @@ def lower_for_onnxruntime(
     Args:
         model: a model with Q/DQ pairs as `insert_qdq` places them. It is not changed.
         isa: instruction sets to lower for, with names as in ``/proc/cpuinfo``; None means those of this machine.
-        round_sums: also make the second change, which costs another rounding for each residual Add.
 
     Raises:
         CourseError: the model was lowered before, or has no Q/DQ pairs.
@@ -58,10 +53,9 @@ def lower_for_onnxruntime(
     if not lowering_helps(isa):
         return model
     opened = ir.from_proto(model)
-    if round_sums:
-        for node in list(opened.graph):
-            if node.op_type == "Add" and not node.domain:
-                _round_sum(node)
+    for node in list(opened.graph):
+        if node.op_type == "Add" and not node.domain:
+            _round_sum(node)
     zero_points: dict[int, ir.Value] = {}
     for node in list(opened.graph):
         if node.op_type == "QuantizeLinear" and not node.domain:

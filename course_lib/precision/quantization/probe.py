@@ -43,18 +43,16 @@ class Probe:
 
     Attributes:
         tensors: the counted tensors, in graph order.
-        bins: number of bins of each histogram.
         rectified: those that are a Relu of another tensor. Their histograms follow from that tensor's histogram.
     """
 
     tensors: tuple[str, ...]
-    bins: int
     rectified: Mapping[str, str]
     _session: Any = field(repr=False)
     _inputs: frozenset[str] = field(repr=False)
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, tensors: Iterable[str] | None, bins: int) -> Probe:
+    def of(cls, model: onnx.ModelProto, tensors: Iterable[str] | None) -> Probe:
         """Prepare ``model``, which is not changed, to show ``tensors``, by default the float ones of `quantizable`.
 
         Raises:
@@ -73,7 +71,7 @@ class Probe:
             raise CourseError(f"nothing to calibrate: the model has no float activation around {', '.join(QUANTIZED)}")
         relus = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "Relu"}
         rectified = {name: relus[name] for name in chosen if relus.get(name) in chosen}
-        return cls(chosen, bins, rectified, session, inputs)
+        return cls(chosen, rectified, session, inputs)
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -94,7 +92,7 @@ class Probe:
             values = dict(zip(computed, self._session.run(computed, dict(feeds)), strict=True)) if computed else {}
         except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
             raise CourseError(f"onnxruntime rejected a calibration batch: {reason(error)}") from None
-        histograms = {name: StreamingHistogram(name, self.bins) for name in self.counted}
+        histograms = {name: StreamingHistogram(name) for name in self.counted}
         for name, histogram in histograms.items():
             histogram.add(values.pop(name) if name in values else feeds[name])  # pop: the largest arrays go first
         return histograms
@@ -119,17 +117,8 @@ def _showing(model: onnx.ModelProto, wanted: Iterable[str]) -> bytes:
     inner.CopyFrom(model)
     there = {value.name for value in (*model.graph.input, *model.graph.output)}
     inner.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted if name not in there)
-    return serialized(inner)
-
-
-def serialized(model: onnx.ModelProto) -> bytes:
-    """The same bytes for the same model.
-
-    Raises:
-        CourseError: 2 GiB or more, protobuf's limit.
-    """
     try:
-        return model.SerializeToString(deterministic=True)
+        return inner.SerializeToString()
     except Exception as error:  # protobuf's implementations raise different classes
         raise CourseError(f"the model cannot be serialized ({error}): calibration takes models below 2 GiB") from None
 
