@@ -14,8 +14,7 @@ from course_lib._util.files import course_folder
 from course_lib.engines.worker.environment import HERE, environments
 from course_lib.errors import CourseError
 
-NEEDED = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin")))  # every sandbox shows these
-SYSTEM = (*NEEDED, Path("/opt"))  # and every one that shows all packages
+SYSTEM = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/opt")))  # every sandbox shows these
 _FIRST_ORDINARY_USER = 1000
 # asked with -s: the interpreter inside has another home folder, and packages of this user are not its own
 _ASK = (
@@ -42,18 +41,6 @@ def readable_for_interpreters() -> list[Path]:
     for command, folders in found.items():
         _check(command, _beside_the_system(folders))
     return _beside_the_system(folder for folders in found.values() for folder in folders)
-
-
-def own_folders() -> list[Path]:
-    """Folders of this interpreter that are not the system's, outer ones first.
-
-    Raises:
-        TooMuchShown: one of them holds a home folder or the course itself.
-    """
-    folders = {Path(sys.prefix), Path(sys.base_prefix)} - {Path("/")}
-    kept = sorted(one for one in folders if not any(one.is_relative_to(other) for other in NEEDED))
-    _check(sys.executable, kept)
-    return kept
 
 
 def _check(command: str, folders: Iterable[Path]) -> None:

@@ -16,14 +16,8 @@ from pathlib import Path
 import course_lib
 from course_lib._util import system_calls
 from course_lib.errors import CourseError
-from course_lib.grading.isolation import permitted_packages, supervise, withheld
-from course_lib.grading.isolation.interpreter_folders import (
-    NEEDED,
-    SYSTEM,
-    TooMuchShown,
-    own_folders,
-    readable_for_interpreters,
-)
+from course_lib.grading.isolation import supervise, withheld
+from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 NOBODY = "65534"
@@ -59,7 +53,6 @@ class Sandbox:
         disk_bytes, files: limits for the content of `writable` folders; see `confinement`.
         environment: variables set inside. Of the grader's own variables, only those in `_INHERITED` are passed on.
         course: show the library, without the grader and without the labs' references.
-        packages: show this interpreter alone, with these packages and those that they require. None shows all interpreters and packages.
     """
 
     readable: tuple[Path, ...] = ()
@@ -73,7 +66,6 @@ class Sandbox:
     files: int = 20_000
     environment: dict[str, str] = field(default_factory=dict)
     course: bool = True
-    packages: tuple[str, ...] | None = None
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` inside the sandbox."""
@@ -89,8 +81,11 @@ class Sandbox:
         bubblewrap += ["--die-with-parent", "--new-session", "--clearenv"]
         bubblewrap += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
         bubblewrap += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
-        bubblewrap += _all_interpreters(self.course) if self.packages is None else _this_interpreter(self.packages, self.course)
-        bubblewrap += [*_bound(self.readable), *(_without_answers() if self.course else ())]
+        bubblewrap += [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters())]
+        bubblewrap += (
+            [*_bound([_PACKAGE]), *_without_answers()] if self.course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
+        )
+        bubblewrap += _bound(self.readable)
         for path in self.writable:
             bubblewrap += ["--bind", str(path), str(path)]
         for path in devices:
@@ -126,21 +121,6 @@ class Sandbox:
         return [sys.executable, "-I", "-S", supervise.__file__, json.dumps(limits), *self.command(argv)]
 
 
-# What is tried, and what to do if it fails. The second sandbox shows few folders, and an unusual installation may need others.
-_TRIED = (
-    (
-        Sandbox(),
-        ["/usr/bin/true"],
-        "bubblewrap is installed but does not run ({}): allow unprivileged user namespaces, or run the grader as root",
-    ),
-    (
-        Sandbox(course=False, packages=("numpy",)),
-        [sys.executable, "-I", "-c", "import numpy"],
-        "numpy cannot be imported inside ({}): install the course in a virtual environment",
-    ),
-)
-
-
 def require() -> None:
     """Do nothing if the sandbox works.
 
@@ -158,15 +138,17 @@ def problem() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is not installed: {package}"
     try:
-        for box, program, failed in _TRIED:
-            tried = subprocess.run(box.supervised(program, report=Path(os.devnull)), capture_output=True, text=True, timeout=60)
-            if tried.returncode:
-                return failed.format((tried.stderr.strip().splitlines() or ["no reason given"])[-1])
+        tried = subprocess.run(
+            Sandbox().supervised(["/usr/bin/true"], report=Path(os.devnull)), capture_output=True, text=True, timeout=60
+        )
     except TooMuchShown as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not start: {error}"
-    return ""
+    if tried.returncode == 0:
+        return ""
+    reason = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return f"bubblewrap is installed but does not run ({reason}): allow unprivileged user namespaces, or run the grader as root"
 
 
 def _without_answers() -> list[str]:
@@ -180,34 +162,6 @@ def _without_answers() -> list[str]:
             hidden.append(compiled)
     placeholders = (("--ro-bind", str(withheld.PLACEHOLDER), str(reference)) for reference in references)
     return [*_empty(hidden), *(word for words in placeholders for word in words), *_read_only(hidden)]
-
-
-def _all_interpreters(course: bool) -> list[str]:
-    """Arguments that show the system and every interpreter, and whether the library."""
-    library = _bound([_PACKAGE]) if course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
-    return [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters()), *library]
-
-
-def _this_interpreter(packages: tuple[str, ...], course: bool) -> list[str]:
-    """Arguments that show the system and this interpreter, and whether the library.
-
-    Folders with packages show only these and those that they require. The library may be in such a folder, too.
-    """
-    own = own_folders()
-    found = [path for path in permitted_packages.library_folders() if path.is_relative_to("/opt")]
-    libraries = [path for path in found if not any(path.is_relative_to(one) for one in own)]
-    words = _as_they_are((*NEEDED, *_SETTINGS))
-    hidden: list[Path] = []
-    system = [path for path in NEEDED if not path.is_symlink()]
-    for root in (*system, *own, *libraries):  # an environment comes after the one around it, which hides it
-        others = permitted_packages.folders_with_others(root)
-        words += [*(_bound([root]) if root not in NEEDED else ()), *_empty(others)]
-        hidden += others
-    words += _bound([*permitted_packages.files_of(packages), *([_PACKAGE] if course else [])])
-    if not course and not any(_PACKAGE.is_relative_to(folder) for folder in hidden):
-        words += _empty([_PACKAGE])
-        hidden.append(_PACKAGE)
-    return [*words, *_read_only(hidden)]
 
 
 def _empty(paths: Iterable[Path]) -> list[str]:

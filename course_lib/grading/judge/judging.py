@@ -95,7 +95,7 @@ def judge(
             kept = {"readable": (timings.folder,), "environment": timings.variables} if timings else {}
             kinds = (
                 sandbox_of(lab, **kept),
-                sandbox_of(lab, course=False, packages=lab.packages, memory_bytes=FUNCTIONS_BYTES),
+                sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES),
             )
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)

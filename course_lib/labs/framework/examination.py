@@ -97,7 +97,7 @@ class Examiner:
     Attributes:
         builder, runner: backends, ``name`` or ``name@environment``.
         launcher: wraps the command of every process that touches the submission.
-        bare_launcher: the same for a process that needs Python and the lab's `packages` only. It sees neither the course nor others.
+        bare_launcher: the same for a process that runs a learner's functions. It does not see the course.
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s: longest time spent on measuring latencies, in seconds.
         build_s: longest time for one build, in seconds.

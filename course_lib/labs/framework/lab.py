@@ -68,8 +68,6 @@ class Lab(ABC):
     # two loaded cores, a measurement that decides nothing is repeated for twice as long, and a laptop is three times slower.
     process_s: ClassVar[float] = 150.0
     sandbox: ClassVar[Mapping[str, Any]] = {}  # limits of `grading.isolation.sandbox.Sandbox` that differ for this lab
-    # That a learner's functions may import, where they run in their own process.
-    packages: ClassVar[tuple[str, ...]] = ("numpy",)
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
     timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on a measured time
 

@@ -23,7 +23,6 @@ class QuantizationAwareTraining(Lab):
         given.TRAINED: given.MAX_BYTES,
     }
     sandbox: ClassVar = {"memory_bytes": 6 << 30}  # torch maps gigabytes
-    packages: ClassVar = ("torch", "numpy")
     tasks = (
         Task("kernels", "Few layers in float", 2, checks.kernels),
         Task("ranges", "Ranges without training", 2, checks.ranges),

@@ -142,7 +142,6 @@ class InsidePyTorch(Lab):
     name = "lab11_torch_tensorrt"
     title = "Lab 11: compile inside PyTorch"
     artifacts: ClassVar = {CONVERTER: MAX_BYTES, MODEL: MAX_BYTES, SETTINGS: MAX_BYTES}
-    packages: ClassVar = ("torch", "numpy")
     tasks = (
         Task("converter", "A converter for the median", 3, _converter),
         Task("model", "One engine with right answers", 4, _model),

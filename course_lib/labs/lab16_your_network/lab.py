@@ -24,7 +24,6 @@ class YourNetwork(Lab):
         RECIPE: 64 << 10,
         FINDINGS: 64 << 10,
     }
-    packages: ClassVar = ("torch", "numpy")
     tasks = (
         Task("export", "An engine that answers as your network", 3, checks.export),
         Task("precision", "FP16 and INT8", 4, checks.precision),

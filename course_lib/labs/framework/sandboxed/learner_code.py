@@ -25,7 +25,7 @@ Ask = Callable[[Callable[..., Any], Any], Any]  # calls a learner's function wit
 class OnlyPackages:
     """An import hook that says which packages a file may import.
 
-    It does not protect the judge, because the file can remove it. The judge's sandbox shows no other packages, see `Lab.packages`.
+    It does not protect the judge, because the file can remove it. The judge's sandbox does not show the course.
     """
 
     def __init__(self, *packages: str, file: str = "") -> None:
