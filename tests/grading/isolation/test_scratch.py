@@ -79,21 +79,19 @@ def test_graders_that_start_and_end_together(temporary):
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("taken", ["a link", "a file", "writable by others"])
-def test_a_name_that_somebody_else_has_taken_is_not_used(temporary, taken):
-    shared, elsewhere = temporary / f"course-{os.getuid()}", temporary / "elsewhere"
-    (elsewhere / "g-precious").mkdir(parents=True)
-    if taken == "a link":
-        shared.symlink_to(elsewhere)
-    elif taken == "a file":
-        shared.write_text("x")
-    else:
-        (shared / "g-precious").mkdir(parents=True)
-        shared.chmod(0o777)
+def test_neither_a_link_nor_a_folder_of_another_user_is_removed(temporary):
+    """Each has a name as the folders of killed graders have it."""
+    elsewhere = temporary / "elsewhere"
+    elsewhere.mkdir()
+    link, of_another = temporary / "trt-course-link", temporary / "trt-course-another"
+    link.symlink_to(elsewhere)
+    of_another.mkdir()
+    if os.getuid() == 0:
+        os.chown(of_another, 12345, -1)
     with scratch.owned() as own:
         assert own.parent == temporary and own.stat().st_mode & 0o777 == 0o700
-    assert (elsewhere / "g-precious").is_dir() and not own.exists()
-    assert taken != "writable by others" or (shared / "g-precious").is_dir()
+    assert link.is_symlink() and elsewhere.is_dir() and not own.exists()
+    assert of_another.is_dir() == (os.getuid() == 0)
 
 
 def test_folders_that_an_ordinary_user_cannot_write_to_are_removed():
