@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from course_lib._util.plain_text import reason
 from course_lib.engines.compiler import Compiler
 from course_lib.engines.cuda import driver
 from course_lib.engines.registry import default_builder, find
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     Model = onnx.ModelProto | str | os.PathLike[str]
 
-FORMAT = 4  # raise it when the course's own part of a build changes: what a backend asks of its compiler or notes in a plan
+FORMAT = 5  # raise it when the course's own part of a build changes: what a backend asks of its compiler or notes in a plan
 
 
 def build_fingerprint(
@@ -59,9 +57,8 @@ def build_fingerprint(
     return {
         "format": FORMAT,
         "model": digest,
-        # With a launcher the compiler gets the model's bytes and cannot reach files beside it; and a submission must not
-        # choose which files this process reads.
-        "files": files_beside(model) if more and launcher is None else {},
+        # With a launcher the compiler gets the model's bytes, and a submission must not choose which files this process reads.
+        "weights": _weights_sha256(Path(model)) if more and launcher is None else "",
         "recipe": recipe.wire(),
         "backend": name,
         "version": version,
@@ -99,44 +96,19 @@ def _model_sha256(model: Model) -> tuple[str, bool]:
     return hashlib.sha256(content).hexdigest(), b"location" in content
 
 
-def files_beside(model: Any) -> dict[str, str]:
-    """Digests of the files next to an ONNX file that hold its weights, by the file name in the model; "" if a file is missing.
+def _weights_sha256(model: Path) -> str:
+    """Digest of the weights that are in files next to an ONNX file.
 
     Raises:
-        BuildError: the file is not an ONNX model.
+        BuildError: the file is not an ONNX model, or its weights cannot be read.
     """
-    import onnx
+    import onnx_ir
 
-    path = Path(model).resolve()  # as `engines.build` does: weights lie beside the file, not beside a link to it
-    try:
-        content = onnx.load(path, load_external_data=False)
-    except Exception as error:  # protobuf's own class, which differs between its versions
-        raise BuildError(f"the file is not an ONNX model, or only a part of one ({type(error).__name__})") from None
-    digests = {}
-    for location in sorted(set(_locations(content))):
-        digests[location] = ""
-        with contextlib.suppress(OSError, ValueError):  # ValueError: a name with a zero byte
-            if stat.S_ISREG(os.stat(path.parent / location).st_mode):
-                digests[location] = _sha256(path.parent / location)
-    return digests
-
-
-def _locations(message: Any) -> Iterator[str]:
-    """Every file that a tensor anywhere in a protobuf message keeps its data in: in initializers, attributes, functions."""
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        for child in value if isinstance(value, Iterable) else (value,):
-            if descriptor.name == "external_data" and child.key == "location":
-                yield child.value
-            else:
-                yield from _locations(child)
-
-
-def _sha256(path: Path) -> str:
-    """Digest of a file, which is never completely in memory."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
+    try:
+        for value in onnx_ir.load(model.resolve()).graph.initializers.values():  # beside the file, not beside a link to it
+            if isinstance(value.const_value, onnx_ir.ExternalTensor):
+                digest.update(value.const_value.numpy().tobytes())
+    except Exception as error:  # protobuf's own class, which differs between its versions
+        raise BuildError(f"{model} is not an ONNX model, or its weights cannot be read ({reason(error)})") from None
     return digest.hexdigest()
