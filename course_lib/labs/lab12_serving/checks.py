@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-import course_lib
 from course_lib._util.plain_text import plain
 from course_lib.benchmark import Interval, speedup
 from course_lib.benchmark.statistics import median_interval
-from course_lib.engines import Plan, split_target
-from course_lib.engines.worker import wire
-from course_lib.errors import MISSING_FILE, EngineError, ExaminerFault
+from course_lib.engines import Plan, Worker, split_target
+from course_lib.errors import MISSING_FILE, CourseError, EngineError, ExaminerFault, OutOfTime
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.isolation import run_isolated
 from course_lib.labs.framework.reference import ours
 from course_lib.labs.framework.submission_files import missing, read_text
 from course_lib.labs.framework.work import Work, step
-from course_lib.labs.lab12_serving import given
+from course_lib.labs.lab12_serving import given, triton_schema
 from course_lib.labs.lab12_serving.given import (
     FEATURES,
     FILES,
@@ -39,8 +35,8 @@ from course_lib.labs.lab12_serving.given import (
     WIDE,
     Scorer,
 )
-from course_lib.labs.lab12_serving.sandboxed import triton_schema
-from course_lib.labs.lab12_serving.sandboxed.stage import BURST, CACHE_SCENES, FEWEST, LONE, REQUEST_SCENES, plan_key
+from course_lib.labs.lab12_serving.sandboxed import stage
+from course_lib.labs.lab12_serving.sandboxed.stage import BURST, CACHE_SCENES, LONE, REQUEST_SCENES
 from course_lib.recipe import Recipe
 
 MAX_BYTES = 64 << 10  # of a file
@@ -53,24 +49,11 @@ LONGEST_DELAY_US, INSTANCES = 5000, 2
 MOST_UNMET = 2  # requirements of the configuration, for half of the points
 _ROWS = 2000  # that all scenes together send; each is sent once
 _PLAY_S, _SLACK_S = 90.0, 40.0  # for all scenes, and for the one that is on when the time is up
-_MAX_ANSWER = 32 << 20
 # Largest difference from the truth, relative to the size of a score. TF32 was computed to stay below 0.003; another payment's
 # scores are wrong by more than 1.
 _TOLERANCE = 0.02
 _OTHER_WEIGHTS = 1000  # what the seed of a model's file is further on: only an engine can give the right answers
-_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
-_MAIN = """
-import contextlib, os, sys
-os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-sys.path.insert(0, sys.argv[1])
-with contextlib.suppress(ImportError):
-    __import__(sys.argv[2])  # once, for all servers
-from course_lib.labs.lab12_serving.sandboxed.stage import main
-main()
-"""
-_INVALID = "the process that runs the server ended early or sent an invalid answer"
 _LONGEST = 800  # characters of a learner's text in a message
-_T = TypeVar("_T")
 Sources = Mapping[str, str]
 Config = Mapping[str, Any]
 
@@ -214,19 +197,19 @@ def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[F
     """The findings of scenes.
 
     Raises:
-        EngineError: the server's process took too long or sent an invalid answer.
+        EngineError: the servers took too long, or ended the process that asks them.
     """
     rng = examiner.rng()
     seed = int(rng.integers(1 << 31))
     models = {name: Scorer(seed + number, HIDDEN) for number, name in enumerate(("old", "new", "unbuildable"))}
     features = rng.normal(size=(_ROWS, FEATURES)).astype(np.float32)
-    question = {"scenes": list(names), "servers": [dict(sources)], "time_limit_s": _PLAY_S}
-    answer, arrays = _asked(question, models, ("old", "new"), other_recipes(rng), features, examiner)
-    truth = {name: models[name].scores(features) for name in ("old", "new")}
-    found = _read(lambda: [_finding(row, arrays.get(f"scores {number}"), truth) for number, row in enumerate(answer["scenes"])])
-    if [one.scene for one in found] != list(names):
-        raise EngineError("the process that runs the server left out a part of its report")
-    return found
+    with _staged(models, ("old", "new"), features, other_recipes(rng), examiner) as worker:
+        answer = worker.ask({"do": "play", "sources": sources, "scenes": names, "time_limit_s": _PLAY_S})
+    truth = {name: scorer.scores(features) for name, scorer in models.items()}
+    return [
+        Finding(str(row["scene"]), count_wrong(row["answers"], truth), plain(row["trouble"], _LONGEST))
+        for row in answer["scenes"]
+    ]
 
 
 def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
@@ -240,93 +223,69 @@ def other_recipes(rng: np.random.Generator) -> dict[str, Recipe]:
     }
 
 
-def _finding(row: Mapping[str, Any], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> Finding:
-    wrong = count_wrong(row["answered"], scores, truth)
-    return Finding(str(row["name"]), wrong, plain(row["trouble"], _LONGEST))
+def count_wrong(answers: Sequence[tuple[int, str, Any]], truth: Mapping[str, np.ndarray]) -> int:
+    """How many answers (first row, model, scores) differ from the right scores."""
+
+    def is_wrong(first: int, model: str, scores: Any) -> bool:
+        right = truth[model][first : first + len(scores)]
+        return not np.allclose(scores, right, rtol=0, atol=_TOLERANCE * float(truth[model].std()))
+
+    return sum(is_wrong(*answer) for answer in answers)
 
 
-def count_wrong(answered: Sequence[Sequence[Any]], scores: np.ndarray | None, truth: Mapping[str, np.ndarray]) -> int:
-    """How many answers differ from the right scores.
+class _Stage(Worker):
+    """The process of the stage."""
 
-    Args:
-        answered: first row, number of rows and model of each request.
-        scores: the answers to all of these requests, one after the other.
-    """
-    wrong = place = 0
-    for first, rows, model in answered:
-        assert scores is not None
-        mine, want = scores[place : place + rows], truth[model][first : first + rows]
-        place += rows
-        close = want.shape == mine.shape and bool(np.abs(mine - want).max() <= _TOLERANCE * float(truth[model].std()))
-        wrong += not close
-    return wrong
+    program = stage.__name__
+
+    def ask(self, request: dict[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
+        """The answer to a request; see `stage.serve`."""
+        return self._ask(request, arrays, timeout_s=request.get("time_limit_s", 0.0) + _SLACK_S)[0]
 
 
-def _asked(
-    question: dict[str, Any],
+@contextmanager
+def _staged(
     models: Mapping[str, Scorer],
     built: Sequence[str],
-    recipes: Mapping[str, Recipe],
     features: np.ndarray,
+    recipes: Mapping[str, Recipe],
     examiner: Examiner,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Ask the stage.
+) -> Iterator[_Stage]:
+    """A stage that has everything but the servers.
 
     Args:
-        question: what to play or to time.
-        models: whose files the server sees, with other weights than the plans: only an engine can give the right answers.
-        built: names of the models that can be built. The first one can be built with each of `recipes`, which only the key has to know.
+        models: whose files the servers see, with other weights than the plans: only an engine can give the right answers.
+        built: names of the models that can be built.
+
+    Raises:
+        ExaminerFault: it cannot be started.
     """
-    usual = given.recipe()
-    files = {name: replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx() for name, scorer in models.items()}
-    plans = _plans([models[name] for name in built], examiner)
-    wanted = [(name, usual, plan) for name, plan in zip(built, plans, strict=True)]
-    wanted += [(built[0], recipe, plans[0]) for recipe in recipes.values()]
-    arrays = {f"model {name}": np.frombuffer(data, np.uint8) for name, data in files.items()}
-    rows = []
-    for number, (name, recipe, plan) in enumerate(wanted):
-        digest = hashlib.sha256(files[name]).hexdigest()
-        rows.append({"key": plan_key(digest, recipe.wire()), "plan": plan.summary()})
-        arrays[f"plan {number}"] = np.frombuffer(plan.data, np.uint8)
     backend, environment = split_target(examiner.runner)
-    device = (plans[0].targets or ("cpu",))[0]
-    question |= {"models": list(files), "plans": rows, "version": plans[0].version, "device": device}
-    question["recipes"] = {name: recipe.wire() for name, recipe in {"usual": usual, **recipes}.items()}
-    try:
-        return _stage(question, {**arrays, "features": features}, examiner)
-    except EngineError:
-        without_server = {**question, "servers": [], "scenes": [], "time_limit_s": _SLACK_S}
+    plans = dict(zip(built, _plans([models[name] for name in built], examiner), strict=True))
+    arrays = {f"plan {name}": np.frombuffer(plan.data, np.uint8) for name, plan in plans.items()} | {"features": features}
+    for name, scorer in models.items():
+        arrays[f"model {name}"] = np.frombuffer(replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx(), np.uint8)
+    usual = plans[built[0]]
+    question = {
+        "do": "prepare",
+        "backend": backend,
+        "models": list(models),
+        "plans": {name: plan.summary() for name, plan in plans.items()},
+        "recipes": {name: recipe.wire() for name, recipe in {"usual": given.recipe(), **recipes}.items()},
+        "version": usual.version,
+        "device": (usual.targets or ("cpu",))[0],
+    }
+    with _Stage(environment, launcher=examiner.launcher) as worker:
         try:
-            _stage(without_server, {}, examiner.for_ours)
-        except EngineError as error:
+            worker.ask(question, arrays)
+        except OutOfTime:
+            raise
+        except CourseError as error:  # no file of the submission has run yet
             interpreter = " ".join(environment.command)
             raise ExaminerFault(
                 f"servers cannot be started with {interpreter} ({error}): it has to import NumPy and {backend}"
             ) from None
-        raise
-
-
-def _stage(
-    question: dict[str, Any], arrays: Mapping[str, np.ndarray], examiner: Examiner
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    backend, environment = split_target(examiner.runner)
-    models = question["models"] if arrays else []
-    question = {**question, "models": models, "plans": question["plans"] if arrays else []}
-    with tempfile.TemporaryFile() as file:
-        wire.send(file.fileno(), question, arrays)
-        file.seek(0)
-        message = file.read()
-    answer = run_isolated(
-        [*environment.command, "-I", "-c", _MAIN, _LIBRARY, backend],
-        message,
-        launcher=examiner.launcher,
-        time_limit_s=question["time_limit_s"] + _SLACK_S,
-        max_bytes=_MAX_ANSWER,
-    )
-    with tempfile.TemporaryFile() as file:
-        file.write(answer)
-        file.seek(0)
-        return _read(lambda: wire.receive(file.fileno()))
+        yield worker
 
 
 def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
@@ -337,18 +296,6 @@ def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
             path.write_bytes(scorer.onnx())
             written.append((path, given.recipe()))
         return examiner.runnables(written)
-
-
-def _read(convert: Callable[[], _T]) -> _T:
-    """`convert` applied to an answer that learner code may have changed.
-
-    Raises:
-        EngineError: it fails.
-    """
-    try:
-        return convert()
-    except Exception:
-        raise EngineError(_INVALID) from None
 
 
 # ---- throughput
@@ -364,25 +311,20 @@ def measured(sources: Sources, examiner: Examiner) -> Load:
     rng = examiner.rng()
     models = {"old": Scorer(int(rng.integers(1 << 31)), WIDE)}
     features = rng.normal(size=(ROUNDS * (BURST + LONE), FEATURES)).astype(np.float32)
-    question: dict[str, Any] = {"scenes": [], "seed": int(rng.integers(1 << 31)), "time_limit_s": examiner.measure_s}
-    question["servers"] = [ONE_AT_A_TIME, dict(sources)]
-    answer, arrays = examiner.measured(lambda: _asked(question, models, ("old",), {}, features, examiner))
+    question = {"do": "load", "given": ONE_AT_A_TIME, "yours": sources, "seed": int(rng.integers(1 << 31))}
+
+    def take() -> dict[str, Any]:
+        with _staged(models, ("old",), features, {}, examiner) as worker:
+            return worker.ask({**question, "time_limit_s": examiner.measure_s})
+
+    answer = examiner.measured(take)
     if failed := plain(answer.get("failed", ""), _LONGEST):
-        if answer.get("who") == "yours":
-            raise EngineError(failed)
-        raise ExaminerFault(f"the given server: {failed}")
-    truth = {"old": models["old"].scores(features)}
-    return _read(lambda: _load(answer, arrays, truth))
-
-
-def _load(answer: Mapping[str, Any], arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]) -> Load:
-    rounds, (scene,) = answer["rounds"], answer["scenes"]
-    if len(rounds) < FEWEST:
-        raise ValueError("too few rounds")
-    burst_ms = {name: np.array([1e3 * float(turn[name]["burst_s"]) for turn in rounds]) for name in ("yours", "given")}
+        raise EngineError(failed) if answer["who"] == "yours" else ExaminerFault(f"the given server: {failed}")
+    rounds = answer["rounds"]
+    burst_ms = {name: np.array([1e3 * turn[name]["burst_s"] for turn in rounds]) for name in ("yours", "given")}
     lone_ms = {name: np.array([1e3 * np.mean(turn[name]["lone_s"]) for turn in rounds]) for name in ("yours", "given")}
-    runs = np.array([int(turn["yours"]["runs"]) for turn in rounds])
-    return Load(burst_ms, lone_ms, runs, count_wrong(scene["answered"], arrays.get("scores 0"), truth))
+    runs = np.array([turn["yours"]["runs"] for turn in rounds])
+    return Load(burst_ms, lone_ms, runs, count_wrong(answer["answers"], {"old": models["old"].scores(features)}))
 
 
 _SHARE_HINT = "Eight rows in one run cost much less than eight runs. What do 15 requests do while the engine works on one?"
@@ -418,28 +360,16 @@ def triton(work: ServingWork) -> Iterator[Criterion]:
     if not file.is_file():
         raise EngineError(missing(file.name), code=MISSING_FILE)
     work.examiner.begins("triton: your configuration against NVIDIA's schema", 3)
-    config, complaint = read_config(file.read_bytes()[:MAX_BYTES], work.examiner)
-    if complaint:
+    try:
+        config = triton_schema.parsed(file.read_bytes()[:MAX_BYTES].decode("utf-8-sig"))
+    except ValueError as error:
         hint = "Line and column are at the start of the message. A list is [ ... ], a message is { ... }."
-        yield Criterion("config.pbtxt", complaint, "a text that NVIDIA's parser reads", False, HALF, hint)
+        yield Criterion("config.pbtxt", plain(error, 300), "a text that NVIDIA's parser reads", False, HALF, hint)
         return
     required = list(requirements(config))
     yield from required
     unmet = sum(not one.met for one in required)
     yield Criterion("requirements that are not met", str(unmet), f"at most {MOST_UNMET}", unmet <= MOST_UNMET, HALF)
-
-
-def read_config(text: bytes, examiner: Examiner) -> tuple[Config, str]:
-    """A ``config.pbtxt`` parsed against NVIDIA's schema, in its own process, or the parser's complaint.
-
-    Raises:
-        ExaminerFault: the schema is not installed.
-    """
-    command = [sys.executable, "-I", str(Path(str(triton_schema.__file__)))]
-    answer = json.loads(run_isolated(command, text, launcher=examiner.launcher, time_limit_s=30, max_bytes=1 << 22))
-    if "missing" in answer:
-        raise ExaminerFault(answer["missing"])
-    return answer.get("config", {}), plain(answer.get("error", ""), _LONGEST)
 
 
 def requirements(config: Config) -> Iterator[Criterion]:

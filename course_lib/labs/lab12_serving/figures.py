@@ -38,22 +38,19 @@ def try_windows(yours: Sources, windows_ms: Sequence[float], *, measure_s: float
 
 def windows(tried: dict[float, Load]) -> Figure:
     """Draw the throughput under load and the latency of single requests, by window."""
-    drawn = style.figure(8.5, 3)
-    left, right = drawn.subplots(1, 2)
+    drawn = style.figure(4.4)
+    above, below = drawn.subplots(2, 1, sharex=True)
     places, loads = range(len(tried)), list(tried.values())
     rates = [1e3 * BURST / np.median(load.burst_ms["yours"]) for load in loads]
-    left.plot(places, rates, "o-", color=style.color(0))
-    left.set(ylabel="requests per second, 16 clients", ylim=(0, 1.15 * max(rates)))
+    above.plot(places, rates, "o-", color=style.color(0))
+    above.set(ylabel="requests per second,\n16 clients", ylim=(0, 1.15 * max(rates)))
     alone = [np.median(load.lone_ms["yours"]) for load in loads]
-    right.plot(places, alone, "o-", color=style.color(2))
-    right.set(ylabel="median latency of a single request in ms", ylim=(0, None))
-    for axes in (left, right):
-        axes.set(xlabel="batching window in ms", xticks=places, xticklabels=[f"{window:g}" for window in tried])
+    below.plot(places, alone, "o-", color=style.color(0))
+    below.set(ylabel="median latency of a\nsingle request (ms)", ylim=(0, None), xlabel="batching window (ms)")
+    below.set_xticks(places, [f"{window:g}" for window in tried])
     longest = max(tried)
     drawn.suptitle(
         f"A window of {longest:g} ms adds {alone[-1] - alone[0]:.0f} ms to a single request and changes throughput by "
-        f"{100 * (rates[-1] / rates[0] - 1):+.0f} %",
-        fontsize=10,
-        fontweight="bold",
+        f"{100 * (rates[-1] / rates[0] - 1):+.0f} %"
     )
     return drawn

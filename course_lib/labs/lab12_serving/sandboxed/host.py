@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
-import signal
 import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,29 @@ import numpy as np
 
 from course_lib.engines.worker import wire
 from course_lib.errors import BuildError, EngineError
-from course_lib.labs.lab12_serving.given import FILES, Engines, Feeds, misshapen, server_class
+from course_lib.labs.lab12_serving.given import FILES, INPUT, Engines, Feeds, misshapen, packed, server_class
 
-_THREADS = 32  # requests that the server may work on at once
+
+@dataclass(frozen=True)
+class Start:
+    """What a server is started with, and how its engines behave.
+
+    Attributes:
+        sources: the learner's files, text by name.
+        plans: by digest of the model, a plan's summary and bytes. A model without a plan cannot be built.
+        failing: digests of rows. A run with one of them fails.
+        run_s: seconds by which each run takes longer.
+    """
+
+    sources: Mapping[str, str]
+    model: Path
+    recipe: Mapping[str, Any]
+    cache: Path
+    plans: Mapping[str, tuple[dict[str, Any], bytes]]
+    version: str
+    device: str
+    failing: Collection[str] = ()
+    run_s: float = 0.0
 
 
 def row_digest(row: np.ndarray) -> str:
@@ -39,89 +58,82 @@ def described(error: BaseException) -> str:
 
 
 class Host:
-    """Creates a server and calls it, each request in its own thread. The other end of the socket permits builds and loads."""
+    """Creates a server and calls it, in one thread for each connection."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._writing = descriptor, threading.Lock()
-        self._asked: dict[int, queue.SimpleQueue[Any]] = {}
-        self._jobs: queue.SimpleQueue[tuple[dict[str, Any], dict[str, np.ndarray]]] = queue.SimpleQueue()
+    def __init__(self, start: Start, control: socket.socket) -> None:
+        self._start, self._control = start, control
+        self._builds, self._reloading, self._asking = 0, False, threading.Lock()
         self._server: Any = None
+        self._engines = Engines(start.version, start.device, self._compiled, lambda: self._ask("load"), self._before_run)
 
-    def run(self) -> None:
-        """Serve until the other end of the socket is closed."""
-        start, _ = wire.receive(self._descriptor)
-        failing = frozenset(start["failing"])
-
-        def before_run(feeds: Feeds) -> None:
-            time.sleep(start["run_s"])
-            if failing and any(row_digest(row) in failing for rows in feeds.values() if rows.ndim for row in rows):
-                raise EngineError("CUDA error 700: an illegal memory access was encountered")
-
-        self._engines = Engines(start["version"], start["device"], self._compiled, lambda: self._permitted("load"), before_run)
-        for _ in range(_THREADS):
-            threading.Thread(target=self._work, daemon=True).start()
-        self._jobs.put((start, {}))
-        for header, arrays in wire.requests(self._descriptor):
-            if header["do"] == "permit":
-                self._asked.pop(header["id"]).put((header, arrays))
-            else:
-                self._jobs.put((header, arrays))
-
-    def _compiled(self, model: bytes, recipe: Mapping[str, Any]) -> bytes:
-        return self._permitted("build", model=hashlib.sha256(model).hexdigest(), recipe=dict(recipe))["plan"].tobytes()
-
-    def _permitted(self, what: str, **details: Any) -> dict[str, np.ndarray]:
-        """What the other end answers, or its BuildError."""
-        answer: queue.SimpleQueue[tuple[dict[str, Any], dict[str, np.ndarray]]] = queue.SimpleQueue()
-        self._asked[id(answer)] = answer
-        self._send({"do": what, "id": id(answer), **details})
-        header, arrays = answer.get()
-        if header["error"]:
-            raise BuildError(header["error"])
-        return arrays
-
-    def _send(self, header: dict[str, Any], arrays: Feeds | None = None) -> None:
-        with self._writing:
-            wire.send(self._descriptor, header, arrays)
-
-    def _work(self) -> None:
-        while True:
-            header, arrays = self._jobs.get()
-            reply: dict[str, Any] = {"do": "reply", "id": header["id"], "status": "ok"}
+    def serve(self, connection: socket.socket) -> None:
+        """Answer requests until the other end of the connection is closed."""
+        for request, arrays in wire.requests(connection.fileno()):
+            status, text, outputs = "ok", "", {}
             try:
-                outputs = self._done(header, arrays)
+                outputs = self._done(request["do"], arrays)
             except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-                outputs, reply["status"] = {}, "rejected" if isinstance(error, ValueError) else "error"
-                reply["text"] = described(error)
-            self._send({**reply, "runs": self._engines.runs}, outputs)
+                status, text = "rejected" if isinstance(error, ValueError) else "error", described(error)
+            self._reply(connection, status, text, outputs)
 
-    def _done(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if header["do"] == "answer":
-            answer: dict[str, np.ndarray] = self._server.answer(arrays)
-            if problem := misshapen(answer, next((len(rows) for rows in arrays.values() if rows.ndim), 0)):
+    def _done(self, what: str, feeds: Feeds) -> dict[str, np.ndarray]:
+        start = self._start
+        if what == "answer":
+            answer: dict[str, np.ndarray] = self._server.answer(feeds)
+            if problem := misshapen(answer, len(feeds.get(INPUT, ()))):
                 raise TypeError(problem)
             return answer
-        if header["do"] == "reload":
-            self._server.reload(Path(header["model"]))
+        if what == "start":
+            self._server = server_class(start.sources)(start.model, start.recipe, start.cache, self._engines)
         else:
-            factory = server_class(header["sources"])
-            self._server = factory(Path(header["model"]), header["recipe"], Path(header["cache"]), self._engines)
+            self._reloading = True
+            try:
+                self._server.reload(start.model)
+            finally:
+                self._reloading = False
         return {}
 
+    def _reply(self, connection: socket.socket, status: str, text: str, outputs: Feeds) -> None:
+        reply = {"status": status, "text": text, "runs": self._engines.runs, "builds": self._builds}
+        wire.send(connection.fileno(), reply, outputs)
 
-def start() -> tuple[int, socket.socket]:
-    """Fork the process of a server, without this one's input and output. Returns its id and a socket to it."""
-    ours, theirs = socket.socketpair()
+    def _ask(self, what: str) -> None:
+        """Wait for a permit. Only a reload needs it."""
+        if self._reloading:
+            with self._asking:
+                self._reply(self._control, "asks", what, {})
+                wire.receive(self._control.fileno())
+
+    def _compiled(self, model: bytes, recipe: Mapping[str, Any]) -> bytes:
+        self._builds += 1
+        self._ask("build")
+        start = self._start
+        summary, plan = start.plans.get(hashlib.sha256(model).hexdigest(), ({}, b""))
+        if not plan or recipe != start.recipe:
+            raise BuildError("the compiler rejects this model or recipe")
+        return packed({"version": start.version, "device": start.device, "plan": summary}, plan)
+
+    def _before_run(self, feeds: Feeds) -> None:
+        time.sleep(self._start.run_s)
+        failing = self._start.failing
+        if failing and any(row_digest(row) in failing for rows in feeds.values() if rows.ndim for row in rows):
+            raise EngineError("CUDA error 700: an illegal memory access was encountered")
+
+
+def fork(start: Start, clients: int) -> tuple[int, list[socket.socket]]:
+    """Fork the process of a server. Returns its id, and sockets: one for starts and reloads, and one for each client."""
+    pairs = [socket.socketpair() for _ in range(clients + 1)]
     if pid := os.fork():
-        theirs.close()
-        return pid, ours
+        for _, theirs in pairs:
+            theirs.close()
+        return pid, [ours for ours, _ in pairs]
     try:
-        ours.close()
-        with open(os.devnull, "r+b") as nowhere:
-            for descriptor in (0, 1, 2):
-                os.dup2(nowhere.fileno(), descriptor)
         os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        Host(theirs.fileno()).run()
+        for ours, _ in pairs:
+            ours.close()
+        host = Host(start, pairs[0][1])
+        for _, theirs in pairs[1:]:
+            threading.Thread(target=host.serve, args=(theirs,), daemon=True).start()
+        host.serve(pairs[0][1])
     finally:
         os._exit(0)

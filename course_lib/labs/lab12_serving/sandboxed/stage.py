@@ -7,27 +7,25 @@ right scores: it reports the answers, and the judge compares them.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
-import json
+import importlib
 import os
+import queue
 import random
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from course_lib.engines.worker import wire
 from course_lib.errors import WorkerDied
-from course_lib.labs.lab12_serving import given
 from course_lib.labs.lab12_serving.given import ANSWER_S, FEATURES, INPUT, MOST_ROWS, OUTPUT, Feeds
 from course_lib.labs.lab12_serving.sandboxed import host
 
@@ -37,7 +35,6 @@ FEWEST = 10  # rounds of a measurement, however slow
 _MOST_BYTES = 1 << 20  # of one message from a server
 _LONGEST_PAUSE_S = 0.03  # before a request that comes alone
 _FLIPPED = 256  # bytes of a file
-_SET_DUMPABLE = 4  # of prctl(2)
 _SECRET = random.SystemRandom()
 Request = tuple[int, Feeds]  # the number of its first row, and what is sent
 
@@ -48,35 +45,36 @@ class Lost(Exception):
 
 @dataclass
 class Reply:
-    """The answer to a message.
+    """The reply to a request.
 
     Attributes:
-        status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer.
-        runs: inferences of the server's engines until then.
+        status: ``"ok"``, ``"rejected"`` for a ValueError, ``"error"`` for another exception, ``"none"`` without an answer, and
+            ``"asks"`` during a reload, before a build or a load.
+        text: the error, or what the server asks for.
+        runs, builds: inferences and builds of the server until then.
     """
 
-    status: str = "none"
+    status: str
     text: str = ""
     runs: int = 0
+    builds: int = 0
     latency_s: float = 0.0
     outputs: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
 
 @dataclass
 class Stage:
-    """What all scenes with a server share.
+    """What all scenes share.
 
     Attributes:
-        sources: the server's files, text by name.
-        plans: by `plan_key`. A model or a recipe without a plan cannot be built.
+        plans: see `host.Start`.
         models: ONNX files by name. ``"new"`` has other weights than ``"old"``, and ``"unbuildable"`` has no plan.
         recipes: by name: ``"usual"``, and others that differ from it in one value each.
         features: fresh rows, float32 ``(n, FEATURES)``; each is sent once.
         version, device: of the engines here.
     """
 
-    sources: Mapping[str, str]
-    plans: Mapping[str, tuple[dict[str, Any], np.ndarray]]
+    plans: Mapping[str, tuple[dict[str, Any], bytes]]
     models: Mapping[str, bytes]
     recipes: Mapping[str, Any]
     features: np.ndarray
@@ -93,124 +91,71 @@ class Stage:
         return made
 
 
-def plan_key(model_sha256: str, recipe: Any) -> str:
-    """The key of `Stage.plans`."""
-    return hashlib.sha256(f"{model_sha256}{json.dumps(recipe, sort_keys=True)}".encode()).hexdigest()
-
-
 class Server:
-    """A server in its own process. Leaving the block ends the process.
+    """A server in its own process, with a connection for each client and one for starts and reloads.
 
     Attributes:
-        builds: how often it asked the compiler.
-        permit: called with what the server asks for, a build or a load.
+        runs, builds: inferences so far, and how often it asked the compiler, by its replies.
     """
 
-    def __init__(self, stage: Stage, cache: Path, *, model: str = "old", recipe: str = "usual", **options: Any) -> None:
-        """Start the process and the server.
-
-        Args:
-            model, recipe: names in the stage.
-            options: ``version`` and ``device``, if they are others than those of the stage. Each run with one of the ``failing``
-                digests of rows fails, and each run takes ``run_s`` longer.
-        """
-        self.stage, self.builds, self.alive = stage, 0, True
-        self.replies: dict[int, Reply] = {}
-        self.sent: dict[int, float] = {}
-        self.permit: Callable[[dict[str, Any]], object] = self.grant
-        self.model = cache.with_name("scorer.onnx")  # one name for whatever is deployed, as in production
-        self.model.write_bytes(stage.models[model])
-        begin = {"version": stage.version, "device": stage.device, "sources": stage.sources, "recipe": stage.recipes[recipe]}
-        begin |= {"cache": str(cache), "model": str(self.model), "failing": [], "run_s": 0.0}
-        self.begin = begin | options
-        self.pid, self.connection = host.start()
-        self.connection.setblocking(False)
-        self.starting = self.send({"do": "start", **self.begin})
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.signal(signal.SIGKILL)
-        self.connection.close()
+    def __init__(self, start: host.Start) -> None:
+        self.model, self.runs, self.builds, self._alive = start.model, 0, 0, True
+        self._pid, self._connections = host.fork(start, CLIENTS)
+        self._control, *clients = self._connections
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for client in clients:
+            self._idle.put(client)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server's process and to those that it has started."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
+            os.killpg(self._pid, number)
 
-    def send(self, header: Mapping[str, Any], feeds: Feeds | None = None) -> int:
-        """Send a message. Returns its number, for `wait`."""
-        number = len(self.sent) + 1
-        self.sent[number] = time.perf_counter()
-        self._write({**header, "id": number}, feeds)
-        return number
+    def end(self) -> None:
+        """End the process."""
+        self.signal(signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        for connection in self._connections:
+            connection.close()
 
-    def grant(self, asked: Mapping[str, Any]) -> None:
-        """Give the server the plan that it asked for, or the permission to load one."""
-        summary, data = self.stage.plans.get(plan_key(str(asked.get("model")), asked.get("recipe")), (None, None))
-        reply, arrays = {"do": "permit", "id": asked["id"], "error": ""}, {}
-        if asked["do"] == "build" and data is None:
-            reply["error"] = "the compiler rejects this model or recipe"
-        elif data is not None:
-            label = {key: self.begin[key] for key in ("version", "device")}
-            arrays["plan"] = np.frombuffer(given.packed({**label, "plan": summary}, data.tobytes()), np.uint8)
-        self._write(reply, arrays)
-
-    def wait(self, numbers: Sequence[int], limit_s: float) -> list[Reply]:
-        """The replies to these messages. Those that did not come in time have the status ``"none"``."""
-        until = time.monotonic() + limit_s
-        while any(number not in self.replies for number in numbers) and self._receive(until):
-            pass
-        return [self.replies.get(number, Reply()) for number in numbers]
-
-    def ready(self) -> Reply:
+    def start(self) -> Reply:
         """The reply to the start."""
-        (reply,) = self.wait([self.starting], READY_S)
-        return reply if reply.status != "none" or self.alive else Reply("error", "its process died")
+        return self._call(self._control, "start", limit_s=READY_S)
+
+    def reload(self, meanwhile: Callable[[str], object]) -> Reply:
+        """The reply to a reload. `meanwhile` is called before each build and load that it makes."""
+        reply = self._call(self._control, "reload", limit_s=READY_S)
+        while reply.status == "asks":
+            meanwhile(reply.text)
+            reply = self._call(self._control, "permit", limit_s=READY_S)
+        return reply
 
     def answers(self, requests: Sequence[Feeds], clients: int) -> list[Reply]:
         """One reply for each request. Each of `clients` sends its next request when it has the previous answer."""
-        numbers: list[int] = []
-        waiting: set[int] = set()
-        until = time.monotonic() + ANSWER_S
-        while len(numbers) < len(requests) or waiting:
-            while len(waiting) < clients and len(numbers) < len(requests):
-                numbers.append(self.send({"do": "answer"}, requests[len(numbers)]))
-                waiting.add(numbers[-1])
-            if not self._receive(until):
-                break
-            if answered := waiting & self.replies.keys():
-                waiting -= answered
-                until = time.monotonic() + ANSWER_S
-        return [self.replies.get(number, Reply()) for number in numbers] + [Reply() for _ in requests[len(numbers) :]]
+        with ThreadPoolExecutor(clients) as pool:
+            replies = list(pool.map(self._answer, requests))
+        self.runs = max(self.runs, *(reply.runs for reply in replies))
+        self.builds = max(self.builds, *(reply.builds for reply in replies))
+        return replies
 
-    def _receive(self, until: float) -> bool:
-        """Read one message. False if the time is over or the process has ended."""
-        try:
-            if not self.alive:
-                return False
-            header, arrays = wire.receive(self.connection.fileno(), max(until, time.monotonic() + 0.001), _MOST_BYTES)
-            latency_s = time.perf_counter() - self.sent.get(header["id"], 0.0)
-            if header["do"] in ("build", "load"):
-                self.builds += header["do"] == "build"
-            else:
-                status, text = str(header["status"]), str(header.get("text", ""))[:300]
-                self.replies[header["id"]] = Reply(status, text, int(header["runs"]), latency_s, arrays)
-                return True
-        except TimeoutError:
-            return False
-        except (EOFError, OSError, WorkerDied, KeyError, TypeError, ValueError):  # it may say anything
-            self.alive = False
-            return False
-        self.permit(header)
-        return True
+    def _answer(self, feeds: Feeds) -> Reply:
+        connection = self._idle.get()
+        reply = self._call(connection, "answer", feeds)
+        self._idle.put(connection)
+        return reply
 
-    def _write(self, header: Mapping[str, Any], arrays: Feeds | None) -> None:
+    def _call(self, connection: Any, what: str, feeds: Feeds | None = None, limit_s: float = ANSWER_S) -> Reply:
+        """The reply to a message. Without one in time, the server is not asked again."""
+        text, began = "", time.perf_counter()
         try:
-            wire.send(self.connection.fileno(), header, arrays, time.monotonic() + ANSWER_S)
-        except (OSError, TimeoutError):
-            self.alive = False
+            if self._alive:
+                wire.send(connection.fileno(), {"do": what}, feeds)
+                header, outputs = wire.receive(connection.fileno(), time.monotonic() + limit_s, _MOST_BYTES)
+                return Reply(**header, latency_s=time.perf_counter() - began, outputs=outputs)
+        except (OSError, EOFError, WorkerDied) as error:
+            text = "" if isinstance(error, TimeoutError) else "its process died"
+        self._alive = False
+        return Reply("none", text)
 
 
 @dataclass
@@ -218,28 +163,41 @@ class Scene:
     """A scene with a server and an empty cache, and what happened in it.
 
     Attributes:
+        sources: the server's files, text by name.
         trouble: what went wrong; "" if the server survived.
-        answered: of each answer, the request's first row, its number of rows, and the model whose scores are right.
-        scores: of each answer.
+        answers: of each answer, the request's first row, the model whose scores are right, and the scores.
     """
 
     name: str
     stage: Stage
+    sources: Mapping[str, str]
     cache: Path
     trouble: str = ""
-    answered: list[tuple[int, int, str]] = field(default_factory=list)
-    scores: list[np.ndarray] = field(default_factory=list)
+    answers: list[tuple[int, str, list[list[float]]]] = field(default_factory=list)
 
-    def server(self, **options: Any) -> Server:
-        """Start a server on the cache; see `Server`."""
-        return Server(self.stage, self.cache, **options)
+    @contextlib.contextmanager
+    def server(self, *, model: str = "old", recipe: str = "usual", **options: Any) -> Iterator[Server]:
+        """A server that is up. Leaving the block ends it.
 
-    def ready(self, server: Server) -> None:
-        """Wait until a server is up, or raise `Lost`."""
-        reply = server.ready()
-        if reply.status != "ok":
-            why = f"it was not up after {READY_S:g} s" if reply.status == "none" else reply.text
-            raise Lost(f"a server did not start: {why}")
+        Args:
+            model, recipe: names in the stage.
+            options: other fields of `host.Start`.
+
+        Raises:
+            Lost: it does not start.
+        """
+        stage = self.stage
+        path = self.cache.with_name("scorer.onnx")  # one name for whatever is deployed, as in production
+        path.write_bytes(stage.models[model])
+        start = host.Start(self.sources, path, stage.recipes[recipe], self.cache, stage.plans, stage.version, stage.device)
+        server = Server(replace(start, **options))
+        try:
+            reply = server.start()
+            if reply.status != "ok":
+                raise Lost(f"a server did not start: {reply.text or f'it was not up after {READY_S:g} s'}")
+            yield server
+        finally:
+            server.end()
 
     def ask(
         self, server: Server, sizes: Sequence[int], *, model: str = "old", clients: int = 1, may_fail: bool = False
@@ -259,13 +217,10 @@ class Scene:
         return replies
 
     def noted(self, request: Request, reply: Reply, model: str = "old") -> bool:
-        """Note an answer. False if there are no scores in it."""
-        first, feeds = request
-        if reply.status != "ok" or given.misshapen(reply.outputs, len(feeds[INPUT])):
-            return False
-        self.answered.append((first, len(feeds[INPUT]), model))
-        self.scores.append(reply.outputs[OUTPUT])
-        return True
+        """Note an answer. False if the reply is not one."""
+        if reply.status == "ok":
+            self.answers.append((request[0], model, reply.outputs[OUTPUT].tolist()))
+        return reply.status == "ok"
 
     def start(self, name: str, *, builds: bool, because: str = "no plan could be in the cache", **options: Any) -> None:
         """Start a server, send three requests, and end it. Raises `Lost` if it did not answer.
@@ -275,7 +230,6 @@ class Scene:
             builds: whether it has to ask the compiler, `because` the cache has no valid plan for it. If not, it must not ask.
         """
         with self.server(**options) as server:
-            self.ready(server)
             self.ask(server, (1, 3, 16), model=options.get("model", "old"))
         if server.builds and not builds:
             raise Lost(f"the {name} asked the compiler again, although the plan had been built before")
@@ -338,7 +292,6 @@ def malformed(scene: Scene) -> None:
     good = [("", request) for request in scene.stage.requests([1 + n % 4 for n in range(2 * len(bad))])]
     mixed = _SECRET.sample([*bad, *good], len(bad) + len(good))
     with scene.server() as server:
-        scene.ready(server)
         replies = server.answers([feeds for _, (_, feeds) in mixed], CLIENTS // 2)
     wrong = set()
     for (kind, request), reply in zip(mixed, replies, strict=True):
@@ -367,7 +320,6 @@ _MALFORMED: dict[str, Callable[[np.ndarray], dict[str, np.ndarray]]] = {
 def many_clients(scene: Scene) -> None:
     """Clients with requests of all sizes. Each run takes two milliseconds longer, so threads that share something meet."""
     with scene.server(run_s=0.002) as server:
-        scene.ready(server)
         scene.ask(server, [1 + (5 * n) % MOST_ROWS for n in range(64)], clients=CLIENTS)
 
 
@@ -376,7 +328,6 @@ def engine_fails(scene: Scene) -> None:
     alone, among = _SECRET.randrange(1, 5), _SECRET.randrange(8)
     rows = scene.stage.features[scene.stage.used :]
     with scene.server(failing=[host.row_digest(rows[alone]), host.row_digest(rows[8 + among])]) as server:
-        scene.ready(server)
         replies = [scene.ask(server, [1], may_fail=number == alone)[0] for number in range(8)]
         together = scene.ask(server, [1] * 8, clients=8, may_fail=True)
         if "ok" in (replies[alone].status, together[among].status):
@@ -392,22 +343,18 @@ def rollout(scene: Scene) -> None:
     models, serving = ["new", "old"], "old"
     models.insert(_SECRET.randrange(3), "unbuildable")
 
-    def ask_meanwhile(asked: dict[str, Any]) -> None:
+    def ask_meanwhile(what: str) -> None:
         try:
             scene.ask(server, [1], model=serving)
         except Lost as lost:
-            raise Lost(f"a request had to wait for the {asked['do']} of the new network: {lost}") from None
-        server.grant(asked)
+            raise Lost(f"a request had to wait for the {what} of the new network: {lost}") from None
 
     with scene.server() as server:
-        scene.ready(server)
         for model in models:
             server.model.write_bytes(scene.stage.models[model])
-            server.permit = ask_meanwhile
-            (reply,) = server.wait([server.send({"do": "reload", "model": str(server.model)})], READY_S)
-            server.permit = server.grant
+            reply = server.reload(ask_meanwhile)
             if reply.status == "none":
-                raise Lost(f"reload did not return within {READY_S:g} s")
+                raise Lost(reply.text or f"reload did not return within {READY_S:g} s")
             if model == "unbuildable" and reply.status == "ok":
                 raise Lost("reload did not raise for a network that could not be built")
             if model != "unbuildable" and reply.status != "ok":
@@ -435,12 +382,12 @@ REQUEST_SCENES: dict[str, Callable[[Scene], None]] = {
 }
 
 
-def play(stage: Stage, names: Sequence[str], time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Every scene's record; those for which no time is left are not played."""
-    deadline, scenes = time.monotonic() + time_limit_s, []
-    for name in names:
-        with empty_cache() as cache:
-            scenes.append(scene := Scene(name, stage, cache))
+def play(stage: Stage, sources: Mapping[str, str], scenes: Sequence[str], time_limit_s: float) -> dict[str, Any]:
+    """What happened in each scene. Those for which no time is left are not played."""
+    deadline, played = time.monotonic() + time_limit_s, []
+    for name in scenes:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            played.append(scene := Scene(name, stage, sources, new_cache(folder)))
             try:
                 if time.monotonic() > deadline:
                     raise Lost("not tried: the scenes before it took all the time")
@@ -449,27 +396,20 @@ def play(stage: Stage, names: Sequence[str], time_limit_s: float) -> tuple[dict[
                 scene.trouble = str(lost)
             except OSError as error:  # it can remove files and end processes that a scene needs
                 scene.trouble = f"the scene could not be played: {error}"[:200]
-    return recorded(scenes)
+    return {"scenes": [{"scene": scene.name, "trouble": scene.trouble, "answers": scene.answers} for scene in played]}
 
 
-@contextlib.contextmanager
-def empty_cache() -> Iterator[Path]:
-    """An empty folder for a cache."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        (cache := Path(folder, "cache")).mkdir()
-        yield cache
-
-
-def recorded(scenes: Sequence[Scene]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Scenes as a header and arrays."""
-    rows = [{key: getattr(scene, key) for key in ("name", "trouble", "answered")} for scene in scenes]
-    return {"scenes": rows}, {f"scores {n}": np.concatenate(scene.scores) for n, scene in enumerate(scenes) if scene.scores}
+def new_cache(folder: str, name: str = "cache") -> Path:
+    """An empty folder for a cache, with place for a model next to it."""
+    cache = Path(folder, name, "cache")
+    cache.mkdir(parents=True)
+    return cache
 
 
 # ---- the load
 
 
-def load(given: Stage, yours: Stage, seed: int, time_limit_s: float) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load(stage: Stage, given: Mapping[str, str], yours: Mapping[str, str], time_limit_s: float, seed: int) -> dict[str, Any]:
     """Time two servers: in each round both get the same requests, in a random order and alone on the machine.
 
     The learner's server starts last, and is stopped while the other one is timed. Its answers are kept.
@@ -477,59 +417,53 @@ def load(given: Stage, yours: Stage, seed: int, time_limit_s: float) -> tuple[di
     deadline, rng = time.monotonic() + time_limit_s, np.random.default_rng(seed)
     rounds: list[dict[str, Any]] = []
     who = "given"
-    with empty_cache() as its, empty_cache() as mine:
-        scenes = {"given": Scene("load", given, its), "yours": Scene("load", yours, mine)}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        sources = {"given": given, "yours": yours}
+        scenes = {name: Scene(name, stage, sources[name], new_cache(folder, name)) for name in sources}
         try:
             with scenes["given"].server() as other:
-                scenes["given"].ready(other)
                 who = "yours"
                 with scenes["yours"].server() as own:
-                    scenes["yours"].ready(own)
-                    while (len(rounds) < FEWEST or time.monotonic() < deadline) and yours.used + BURST + LONE <= len(
-                        yours.features
-                    ):
-                        first, burst_first = yours.used, bool(rng.random() < 0.5)
-                        pauses_s, taken = rng.uniform(0, _LONGEST_PAUSE_S, LONE).tolist(), {}
+                    servers = {"given": other, "yours": own}
+                    while stage.used < len(stage.features) and (len(rounds) < FEWEST or time.monotonic() < deadline):
+                        first, pauses_s, taken = stage.used, rng.uniform(0, _LONGEST_PAUSE_S, LONE).tolist(), {}
                         for who in rng.permutation(["given", "yours"]).tolist():
                             own.signal(signal.SIGCONT if who == "yours" else signal.SIGSTOP)
-                            scenes[who].stage.used = first
-                            taken[who] = _round(own if who == "yours" else other, scenes[who], pauses_s, burst_first)
+                            stage.used = first
+                            taken[who] = _round(servers[who], scenes[who], pauses_s)
                         rounds.append(taken)
         except Lost as lost:
-            return {"failed": str(lost), "who": who}, {}
-    header, arrays = recorded([scenes["yours"]])
-    return {**header, "failed": "", "who": "", "rounds": rounds}, arrays
+            return {"who": who, "failed": str(lost)}
+    return {"rounds": rounds, "answers": scenes["yours"].answers}
 
 
-def _round(server: Server, scene: Scene, pauses_s: Sequence[float], burst_first: bool) -> dict[str, Any]:
-    """A burst from many clients, and requests that come alone, each after its pause: seconds, and the runs of the burst."""
-    taken: dict[str, Any] = {"lone_s": []}
-    for burst in (burst_first, not burst_first):
-        if burst:
-            before, started = max((reply.runs for reply in server.replies.values()), default=0), time.perf_counter()
-            replies = scene.ask(server, [1] * BURST, clients=CLIENTS)
-            taken |= {"burst_s": time.perf_counter() - started, "runs": max(reply.runs for reply in replies) - before}
-        else:
-            for pause_s in pauses_s:
-                time.sleep(pause_s)
-                taken["lone_s"].append(scene.ask(server, [1])[0].latency_s)
-    return taken
+def _round(server: Server, scene: Scene, pauses_s: Sequence[float]) -> dict[str, Any]:
+    """Requests that come alone, each after its pause, and a burst from many clients: seconds, and the runs of the burst."""
+    lone_s = []
+    for pause_s in pauses_s:
+        time.sleep(pause_s)
+        lone_s.append(scene.ask(server, [1])[0].latency_s)
+    before, started = server.runs, time.perf_counter()
+    scene.ask(server, [1] * BURST, clients=CLIENTS)
+    return {"lone_s": lone_s, "burst_s": time.perf_counter() - started, "runs": server.runs - before}
 
 
-def main() -> None:
-    """One question on standard input, one answer on standard output."""
-    sys.dont_write_bytecode = True
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps servers
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # servers cannot look into this process, or use its output
-    question, arrays = wire.receive(0)
-    plans = {row["key"]: (row["plan"], arrays[f"plan {number}"]) for number, row in enumerate(question["plans"])}
-    models = {name: arrays[f"model {name}"].tobytes() for name in question["models"]}
-    shared = {key: question[key] for key in ("recipes", "version", "device")}
-    stages = [Stage(one, plans, models, features=arrays["features"], **shared) for one in question["servers"]]
-    if question["scenes"]:
-        header, answers = play(stages[0], question["scenes"], question["time_limit_s"])
-    elif stages:
-        header, answers = load(stages[0], stages[-1], question["seed"], question["time_limit_s"])
-    else:
-        header, answers = {}, {}  # it was asked whether servers can be started
-    wire.send(1, header, answers)
+def serve() -> None:
+    """Two requests on standard input: ``prepare`` with all that does not come from a learner, then ``play`` or ``load``."""
+    reader, writer = os.dup(0), os.dup(1)
+    with open(os.devnull, "r+b") as nowhere:  # servers print
+        os.dup2(nowhere.fileno(), 0)
+        os.dup2(nowhere.fileno(), 1)
+    prepared, arrays = wire.receive(reader)
+    with contextlib.suppress(ImportError):
+        importlib.import_module(prepared["backend"])  # once, for all servers
+    models = {name: arrays[f"model {name}"].tobytes() for name in prepared["models"]}
+    plans = {
+        hashlib.sha256(models[name]).hexdigest(): (summary, arrays[f"plan {name}"].tobytes())
+        for name, summary in prepared["plans"].items()
+    }
+    shared = {key: prepared[key] for key in ("recipes", "version", "device")}
+    stage = Stage(plans, models, features=arrays["features"], **shared)
+    wire.send(writer, {})
+    request, _ = wire.receive(reader)
+    wire.send(writer, (play if request.pop("do") == "play" else load)(stage, **request))
