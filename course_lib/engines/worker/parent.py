@@ -5,7 +5,6 @@ It holds no learner code. A worker that crashes, hangs or sends an invalid answe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +20,7 @@ import numpy as np
 import course_lib
 from course_lib import errors
 from course_lib._util.plain_text import plain
+from course_lib._util.processes import end_tree
 from course_lib.engines.plan import Feeds, ModelSource, Plan, TensorInfo
 from course_lib.engines.progress import Report
 from course_lib.engines.worker import allowance, wire
@@ -114,9 +114,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process and everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        end_tree(self._process)
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
                 pipe.close()
@@ -161,7 +159,7 @@ class Worker:
         try:
             return convert()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            self._kill()
+            end_tree(self._process)
             raise WorkerDied(f"the worker sent an invalid answer ({plain(repr(error), 200)})") from None
 
     def _ask(
@@ -187,14 +185,14 @@ class Worker:
                 self._progress(header["progress"], report)
                 header, answer = wire.receive(self._process.stdout.fileno(), deadline, self.most_bytes)
         except TimeoutError:
-            self._kill()
+            end_tree(self._process)
             raise WorkerDied(
                 f"no answer to {request['do']!r} within {limit_s:g} s: the worker was stopped", code=NO_ANSWER
             ) from None
         except (EOFError, BrokenPipeError):
             raise WorkerDied(f"the worker ended during {request['do']!r}: {self._last_words()}", code=WORKER_ENDED) from None
         except WorkerDied:
-            self._kill()
+            end_tree(self._process)
             raise
         if "error" in header:
             kind, message, code = (str(header.get(key, "")) for key in ("error", "message", "code"))
@@ -206,15 +204,11 @@ class Worker:
         if report:
             report(share, phase)
 
-    def _kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
     def _last_words(self) -> str:
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._kill()
+            end_tree(self._process)
             code = 0
         cause = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import course_lib
+from course_lib._util.processes import end_tree
 from course_lib.engines.worker.allowance import Launcher, allowance_of
 from course_lib.errors import NO_ANSWER, BuildError, CourseError, EngineError, OutOfTime
 
@@ -70,9 +69,7 @@ def _run(command: Sequence[str], question: bytes, launcher: Launcher | None, tim
     except TimeoutError:
         raise EngineError(f"it gave no answer within {time_limit_s:g} s and was stopped", code=NO_ANSWER) from None
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_tree(process)
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             pipe.close()

@@ -182,6 +182,14 @@ def test_the_controllers_are_looked_for_where_they_are_handed_down(monkeypatch, 
     assert confinement._places_v2("/user/shell") == ()
 
 
+def test_nothing_in_a_sandbox_runs_when_its_worker_is_left(tmp_path):
+    """What still runs would slow down the next measurement."""
+    with confined(Sandbox(writable=(tmp_path,))) as launch, Worker(launcher=launch) as worker:
+        worker.backends()
+        tree = set(supervise.descendants(worker._process.pid))
+    assert len(tree) >= 3 and not any(_runs(pid) for pid in tree)
+
+
 def test_a_supervisor_ends_with_its_grader(tmp_path):
     """The grader is killed and can end nothing itself."""
     grader = f"""
