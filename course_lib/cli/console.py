@@ -256,12 +256,6 @@ def class_report(made: ClassFiles) -> None:
     tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
     shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
     table("share of the class", ("task", *tiers), shares)
-    if report.alike:
-        table(
-            "identical files",
-            ("file", "students", "how to read it"),
-            [(a.file, ", ".join(a.students), a.reading) for a in report.alike],
-        )
     if made.places:
         places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
         table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)

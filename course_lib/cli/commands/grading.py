@@ -162,7 +162,7 @@ def report(
     anonymous: Annotated[bool, typer.Option("--anonymous", help="the leaderboard with pseudonyms")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page on a class and one lab: points, hard tasks, submissions to review, late submissions, identical files, copies."""
+    """Write a page on a class and one lab: points, hard tasks, submissions to review, late submissions, copies."""
     from course_lib import labs
     from course_lib.cli import console
     from course_lib.grading.batch.classroom import Classroom

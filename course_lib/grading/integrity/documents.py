@@ -1,4 +1,4 @@
-"""The parts of a submission that can be compared: code, written answers and graphs, each as normalized tokens.
+"""The parts of a submission that can be compared: code, written answers, graphs and weights, each as normalized tokens.
 
 Names that a file defines become one token, and comments and docstrings none, so that a renamed copy has the tokens of its original. Names
 of libraries stay, because they tell solutions apart. One expression splits Python and CUDA: a lexer of either language has no bound on
@@ -18,9 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-CODE, ANSWER, GRAPH = "code", "answer", "graph"
-SUFFIXES = {".py": CODE, ".cu": CODE, ".cuh": CODE, ".cpp": CODE, ".onnx": GRAPH, ".ipynb": ""}
-GRAM = {CODE: 12, ANSWER: 4, GRAPH: 4}  # tokens in a row that are compared as one
+CODE, ANSWER, GRAPH, WEIGHTS = "code", "answer", "graph", "weights"
+SUFFIXES = {".py": CODE, ".cu": CODE, ".cuh": CODE, ".cpp": CODE, ".onnx": GRAPH, ".npz": WEIGHTS, ".ipynb": ""}
+GRAM = {CODE: 12, ANSWER: 4, GRAPH: 4, WEIGHTS: 1}  # tokens in a row that are compared as one
 _MOST_BYTES, _MOST_TEXT = 64 << 20, 400_000  # of a file, and of its text: more is not compared
 _SMALLEST_WEIGHT = 16  # numbers; smaller tensors are sizes, axes and scales
 _STRING = r"""(?:"{3}(?:[^\\]|\\.)*?"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
@@ -46,7 +46,7 @@ class Document:
 
     Attributes:
         name: the file's, of a notebook with what is compared of it.
-        kind: `CODE`, `ANSWER` or `GRAPH`.
+        kind: `CODE`, `ANSWER`, `GRAPH` or `WEIGHTS`.
         text: as a person reads it.
         tokens: in the order of the text.
     """
@@ -79,7 +79,7 @@ def read(folder: Path, released: Path | None = None) -> tuple[Document, ...]:
             continue
         try:
             documents += _of_file(path, released)
-        except Exception:  # whatever a learner's file does to a parser: it is compared by its bytes, with `alike`
+        except Exception:  # whatever a learner's file does to a parser
             continue
     return tuple(one for one in documents if one.tokens)
 
@@ -89,6 +89,9 @@ def _of_file(path: Path, released: Path | None) -> Iterable[Document]:
         return notebook(json.loads(path.read_bytes()), json.loads(released.read_bytes()) if released else None, path.name)
     if path.suffix == ".onnx":
         return (graph(path),)
+    if path.suffix == ".npz":
+        text = f"{path.stat().st_size:,} bytes, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        return (Document(path.name, WEIGHTS, text, ((text, 0, len(text)),)),)
     return (code(path.read_text(encoding="utf-8", errors="replace"), path.name),)
 
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from course_lib.grading.integrity.documents import ANSWER, CODE, GRAM, GRAPH, Document
+from course_lib.grading.integrity.documents import ANSWER, CODE, GRAM, GRAPH, WEIGHTS, Document
 
 Submissions = Mapping[str, Sequence[Document]]
 Spans = tuple[tuple[int, int], ...]
@@ -18,10 +18,10 @@ Spans = tuple[tuple[int, int], ...]
 # Of a document's own tokens, in common with one other submission. Measured on the labs: solutions written independently have at most
 # 0.5, copies with other names, comments and another order at least 0.8.
 SHARE = 0.6
-LEAST = {CODE: 40, ANSWER: 12, GRAPH: 8}  # tokens in common
+LEAST = {CODE: 40, ANSWER: 12, GRAPH: 8, WEIGHTS: 1}  # tokens in common
 _USUAL_SHARE = 1 / 3  # of the class
-_USUAL_LEAST = {CODE: 5, ANSWER: 5, GRAPH: 2}  # submissions that may have the same without that it is usual
-_SMALLEST_CLASS = {CODE: 2, ANSWER: 2, GRAPH: 4}  # the course's export is the same for everybody, which two graphs cannot show
+_USUAL_LEAST = {CODE: 5, ANSWER: 5, GRAPH: 2, WEIGHTS: 2}  # submissions that may have the same without that it is usual
+_SMALLEST_CLASS = {CODE: 2, ANSWER: 2, GRAPH: 4, WEIGHTS: 4}  # two equal exports do not show whether everybody's are equal
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Match:
         """What is in common, in a few words."""
         first, second = (one.name for one in self.documents)
         where = first if first == second else f"{first} and {second}"
-        units = {CODE: "tokens", ANSWER: "words", GRAPH: "nodes"}[self.documents[0].kind]
+        units = {CODE: "tokens", ANSWER: "words", GRAPH: "nodes", WEIGHTS: "file"}[self.documents[0].kind]
         return f"{where}: {self.share:.0%} in common, {self.tokens} {units}"
 
 

@@ -25,11 +25,9 @@ def page(report: ClassReport) -> str:
     counts += [f"{len(found)} {said}" for found, said in few if found]
     figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
-    alike = [(one.file, ", ".join(one.students), one.reading) for one in report.alike]
     absent = {
         "needs a review": [*report.to_review, *report.twins, *report.unlisted, *report.similar, *report.shared_instances],
         "was late": report.late,
-        "has a file that equals another's": report.alike,
     }
     return pages.page(
         f"{report.title}: class report",
@@ -39,7 +37,6 @@ def page(report: ClassReport) -> str:
         attention=_who_needs_you(report),
         figures=[pages.figure(*drawn) for drawn in figures if drawn],
         late=pages.table(("student", "late by", "points", "penalty", "final"), late_rows),
-        alike=pages.table(("file", "students", "how to read it"), alike),
         similar=[_side_by_side(match) for match in report.similar[:_SHOWN_PAIRS]],
         similar_unshown=len(report.similar[_SHOWN_PAIRS:]),
         nobody=[said for said, found in absent.items() if not found],

@@ -1,4 +1,4 @@
-"""A class on one lab, read from the gradebook and the verdicts: who reached what, who needs an instructor, which files are alike."""
+"""A class on one lab, read from the gradebook and the verdicts: who reached what, who needs an instructor, and who copied."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 from course_lib.benchmark import Interval
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
-from course_lib.grading.batch.collection import submission_folder
 from course_lib.grading.batch.grade import noted
 from course_lib.grading.batch.intake import Rejected
 from course_lib.grading.integrity import copies
 from course_lib.grading.integrity.matches import Match
-from course_lib.grading.integrity.similarity import Alike, alike, digest
 from course_lib.grading.judge.review import Review, Reviewed
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
@@ -57,8 +55,7 @@ class Submission(Reviewed):
         speedup: over the race's baseline, None where nothing was raced.
         of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
             day slows both, so this compares submissions that were graded at different times.
-        sha256: digests of the files that were judged, by name.
-        notes: lines on these files, such as "Model.ONNX was taken as model.onnx".
+        notes: lines on the files that were judged, such as "Model.ONNX was taken as model.onnx".
         changed: see `Verdict.points_changed`.
     """
 
@@ -73,7 +70,6 @@ class Submission(Reviewed):
     quality: float | None = None
     speedup: Interval | None = None
     of_reference: Interval | None = None
-    sha256: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     changed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -98,7 +94,6 @@ class ClassReport:
         missing: who is in the gradebook and handed nothing in.
         quality: what `Submission.quality` is, for an axis; "" where the lab measures none.
         baseline: what speedups are over; "" where nothing was raced.
-        alike: identical files, the telling ones first.
         similar: submissions of which one is mostly in the other, those with the most in common first.
         shared_instances: who submitted under one id, or under another learner's id, by that id.
         rejected: folders that cannot be graded.
@@ -114,7 +109,6 @@ class ClassReport:
     missing: tuple[str, ...] = ()
     quality: str = ""
     baseline: str = ""
-    alike: tuple[Alike, ...] = ()
     similar: tuple[Match, ...] = ()
     shared_instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
@@ -194,7 +188,6 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         missing=tuple(sorted(known - graded - handed_in)),
         quality=_QUALITIES.get(quality, ""),
         baseline=races[0] if races else "",
-        alike=_alike(lab, room, submissions),
         similar=copies.find(lab, room, sorted(graded)),
         shared_instances=copies.shared_instances(lab, room, graded),
         rejected=intake.rejected,
@@ -202,19 +195,6 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         unlisted=unlisted,
         reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
     )
-
-
-def _alike(lab: Lab, room: Classroom, submissions: Iterable[Submission]) -> tuple[Alike, ...]:
-    """Equal files, notebooks included. The release has none of the other files: what lies beside it, the instructor's own run left."""
-    name = f"{lab.name}.ipynb"
-    files = {one.student: dict(one.sha256) for one in submissions}
-    for student, known in files.items():
-        with suppress(CourseError, OSError):
-            folder = submission_folder(room.folder / "submitted" / student, lab.name)
-            if folder and (folder / name).is_file() and not (folder / name).is_symlink():
-                known[name] = digest(folder / name)
-    released = room.root / "labs" / lab.name / name
-    return alike(files, given=[digest(released)] if released.is_file() else [])
 
 
 def _quality(verdicts: Iterable[Verdict]) -> str:
@@ -247,7 +227,6 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Su
         quality=verdict.figures.get(quality) if verdict else None,
         speedup=verdict.comparison.speedups.get("yours") if verdict and verdict.comparison else None,
         of_reference=verdict.of_reference if verdict else None,
-        sha256=verdict.provenance.get("sha256", {}) if verdict else {},
         notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),
         changed=verdict.points_changed() if verdict else {},
     )

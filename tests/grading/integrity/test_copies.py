@@ -196,6 +196,19 @@ def test_a_graph_under_other_names_is_found_and_the_usual_export_is_not(tmp_path
     assert similar({f"s{index}": [documents.graph(network(tmp_path / "same.onnx", 1))] for index in range(5)}) == ()
 
 
+def test_equal_weights_are_found_and_the_usual_ones_are_not(tmp_path: Path) -> None:
+    def trained(student: str, seed: int) -> list[Document]:
+        folder = tmp_path / student
+        folder.mkdir()
+        np.savez(folder / "trained.npz", weight=np.random.default_rng(seed).standard_normal(8))
+        return list(documents.read(folder))
+
+    seeds = {"ada": 1, "ben": 1, "cleo": 2, "dora": 3, "emil": 4}
+    (match,) = similar({student: trained(student, seed) for student, seed in seeds.items()})
+    assert match.students == ("ada", "ben") and match.reading == "trained.npz: 100% in common, 1 file"
+    assert similar({f"s{number}": trained(f"s{number}", 0) for number in range(4)}) == ()
+
+
 # ---- a class
 
 

@@ -14,7 +14,6 @@ from nbgrader.api import Gradebook
 
 from course_lib.errors import CourseError
 from course_lib.grading.batch.grade import note
-from course_lib.grading.integrity.similarity import EVERYTHING, alike
 from course_lib.grading.reports import attention, class_page
 from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
@@ -75,7 +74,7 @@ def test_a_class_without_trouble_has_no_empty_sections(tmp_path):
     room = new_room(tmp_path)
     put(room, "ada #1", verdict())
     page = class_page.page(read(LAB, room))
-    assert "Nobody needs a review, or was late, or has a file that equals another's." in unescape(page)
+    assert "Nobody needs a review, or was late." in unescape(page)
     assert re.findall(r"<h2>(.*?)</h2>", page) == ["Everybody"] and 'href="ada%20%231/' in page
 
 
@@ -127,59 +126,6 @@ def test_nothing_graded_and_a_damaged_verdict_are_clear_errors(tmp_path):
         read(LAB, room)
 
 
-# ---- identical files
-
-
-def test_equal_files_are_read_with_care(report):
-    recipe, model = report.alike
-    assert (recipe.file, recipe.students, recipe.telling) == ("recipe.toml", ("part0", "part1", "part2", "part3"), True)
-    assert (model.file, len(model.students), model.telling) == ("model.onnx", 26, False)
-    assert "worth a look: 23 versions among 26" in recipe.reading and "only 1 version among 26" in model.reading
-
-
-def test_a_released_file_that_is_unchanged_is_said_as_such():
-    files = {name: {"lab.ipynb": "released"} for name in ("ada", "ben")} | {"cay": {"lab.ipynb": "own"}}
-    (group,) = alike(files, given=["released"])
-    assert group.given and not group.telling and group.students == ("ada", "ben") and "as released" in group.reading
-
-
-def test_a_copied_submission_and_a_common_model_are_both_shown():
-    """Two are the same byte by byte, five share a model; in a small class, too, an equal notebook is worth a look."""
-    files = {f"s{n}": {"lab.ipynb": f"n{n}", "model.onnx": "m" if n < 5 else f"m{n}", "recipe.toml": "r"} for n in range(7)}
-    files["copy"] = files["s6"]
-    groups = alike(files)
-    assert [(one.file, one.students, one.telling) for one in groups if "s6" in one.students] == [
-        (EVERYTHING, ("copy", "s6"), True),
-        ("lab.ipynb", ("copy", "s6"), True),
-        ("model.onnx", ("copy", "s6"), False),
-        ("recipe.toml", ("copy", *(f"s{n}" for n in range(7))), False),
-    ]
-    assert [one.reading for one in groups if len(one.students) == 5] == [
-        "usual in this class: only 3 versions among 8 submissions"
-    ]
-    assert {one.file for one in alike({name: files[name] for name in ("s6", "copy")}) if one.telling} == {EVERYTHING}
-
-
-def test_files_of_the_instructors_own_run_hide_nothing(tmp_path):
-    """An instructor who tries a lab has its files next to the release. Notebooks are compared as they were submitted."""
-    room = new_room(tmp_path)
-    for student in ("ada", "ben"):
-        put(room, student, verdict(model_onnx="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"))
-        folder = room.folder / "submitted" / student / LAB.name
-        folder.mkdir(parents=True)
-        (folder / f"{LAB.name}.ipynb").write_text("an answer")
-    (room.root / "labs" / LAB.name / "model.onnx").write_bytes(b"abc")  # FIPS 180-2
-    found = read(LAB, room)
-    assert [(one.file, one.students) for one in found.alike] == [
-        (name, ("ada", "ben")) for name in (EVERYTHING, f"{LAB.name}.ipynb", "model.onnx")
-    ]
-    assert "equals another" not in class_page.page(found)
-
-
-def test_a_class_of_two_tells_nothing():
-    assert [one.telling for one in alike({"ada": {"a.py": "x"}, "ben": {"a.py": "x"}})] == [False]
-
-
 # ---- the page
 
 
@@ -212,9 +158,8 @@ HOSTILE = '<img src=x onerror="alert(1)">&"\''
 
 def test_whatever_a_learner_names_is_escaped(tmp_path):
     room = new_room(tmp_path)
-    found = verdict(tiers=("full", "inconclusive", "full"), model_onnx="same")
+    found = verdict(tiers=("full", "inconclusive", "full"))
     found["tasks"][1]["message"] = f"'{HOSTILE}' is not a recipe"
-    found["provenance"]["sha256"] = {HOSTILE: "same"}
     for student in (f"a {HOSTILE}", f"b {HOSTILE}"):
         student = student.replace("/", "")
         put(room, student, found, late=timedelta(hours=1), first_name=HOSTILE)

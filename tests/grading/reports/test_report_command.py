@@ -16,7 +16,7 @@ from tests.grading.conftest import LAB
 def course(tmp_path, monkeypatch, capfd):
     """A classroom of two, and a function that runs the command there: status, standard output and error."""
     room = new_room(tmp_path)
-    put(room, "ada", verdict(model_onnx="a", recipe_toml="r"), written=None)
+    put(room, "ada", verdict(), written=None)
     put(room, "ben [bold]", faulty())
     (tmp_path / "nbgrader_config.py").touch()
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
