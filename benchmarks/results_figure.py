@@ -27,7 +27,7 @@ def results_figure() -> tuple[str, str]:
 def _draw(speeds: Mapping[tuple[str, str, int], Data]) -> Figure:
     batches = sorted({batch for *_, batch in speeds})
     rows = list(dict.fromkeys(key[:2] for key in speeds))
-    figure = style.figure(4.6, 1.5 + 0.28 * len(rows))
+    figure = style.figure(1.5 + 0.28 * len(rows), width=4.6)
     axes = figure.add_subplot()
     axes.axvline(1, color=_GRAY, lw=1)
     for index, batch in enumerate(batches):

@@ -11,7 +11,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from markupsafe import Markup
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
@@ -20,13 +23,22 @@ if TYPE_CHECKING:
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def figure(width: float = 7.0, height: float = 3.0) -> Figure:
+WIDTH = 5.6  # inches; on a phone, text of 8 points is still 7 pixels high
+
+
+def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
     """An empty figure in inches that a notebook shows when it is a cell's value.
 
     It does not belong to pyplot's global list: nothing leaks, and any thread may draw.
+
+    Raises:
+        ValueError: it is too wide for a phone.
     """
     import matplotlib
     from matplotlib.figure import Figure
+
+    if width > WIDTH:
+        raise ValueError(f"a figure may be {WIDTH:g} inches wide, got {width:g}: stack its panels and make it taller")
 
     class Shown(Figure):
         def suptitle(self, t: str, **settings: Any) -> Text:  # the takeaway begins where the figure begins, and wraps
@@ -72,7 +84,7 @@ def name_lines(axes: Axes, size: float = 8) -> None:
         points = line.get_transform().transform(points[np.isfinite(points).all(1)])
         if len(points) and not str(line.get_label()).startswith("_"):
             tip = axes.transAxes.inverted().transform(points[points[:, 0].argmax()])
-            places.append((float(min(max(tip[1], 0), 1)), textwrap.fill(str(line.get_label()), 24), line.get_color()))
+            places.append((float(min(max(tip[1], 0), 1)), textwrap.fill(str(line.get_label()), 18), line.get_color()))
     row = 1.25 * size / 72 * axes.figure.dpi / axes.bbox.height  # of the height of the axes
     places.sort(key=lambda place: place[0])
     heights = [row * (text.count("\n") + 1) for _, text, _ in places]
@@ -85,6 +97,58 @@ def name_lines(axes: Axes, size: float = 8) -> None:
     for (_, text, hue), low, height in zip(places, lows, heights, strict=True):
         axes.annotate(text, (1, low + height / 2 - excess), (5, 0), xycoords="axes fraction", textcoords="offset points",
                       va="center", fontsize=size, color=_against(hue, white=True))  # fmt: skip
+
+
+_LETTERS = 68  # of 8 points, next to each other over the axes
+
+
+def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
+    """Write the label of each color above the axes, in that color: for bars and dots, which have no end where a name could be.
+
+    Args:
+        axes: its labeled artists are named.
+        handles: other artists to name.
+    """
+    handles = axes.get_legend_handles_labels()[0] if handles is None else handles
+    letters = [len(str(handle.get_label())) + 3 for handle in handles]
+    columns = len(letters) if sum(letters) <= _LETTERS else max(1, _LETTERS // max(letters))
+    legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8,
+                         handlelength=0.9, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
+    for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
+        text.set_color(_against(_hue(handle), white=True))
+
+
+def _hue(handle: Any) -> Any:
+    """The color of a line, of a filled area, or of the edge of an empty one."""
+    from matplotlib.colors import to_rgba_array
+
+    hues = [
+        to_rgba_array(getattr(handle, name)())
+        for name in ("get_color", "get_facecolor", "get_edgecolor")
+        if hasattr(handle, name)
+    ]
+    return next(hue[0] for hue in hues if len(hue) and hue[0][3])
+
+
+def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) -> None:
+    """A vertical line at each value with its name next to it. A name is above the lines that it would cross. Call it last.
+
+    Args:
+        axes: its limits stay as they are.
+        values: by name.
+        colors: one for each value, in the order of the values.
+    """
+    row = 1.3 * 8 / 72 * axes.figure.dpi / axes.bbox.height
+    places = {
+        name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
+    }
+    to_left = bool(sum(places.values()) > 0.5 * len(places))
+    ordered = sorted(zip(values.items(), colors, strict=True), key=lambda entry: entry[0][1], reverse=to_left)
+    for index, ((name, value), hue) in enumerate(ordered):
+        top = 0.99 - row * index
+        axes.axvline(value, ymax=top, color=hue, lw=1.8)
+        axes.annotate(name, (value, top), (-4 if to_left else 4, 0), xycoords=axes.get_xaxis_transform(), va="top", fontsize=8,
+                      textcoords="offset points", ha="right" if to_left else "left", color=_against(hue, white=True))  # fmt: skip
 
 
 def _against(hue: Any, *, white: bool) -> str:
@@ -147,7 +211,7 @@ _DARK, _INK = 0x17, 0xE8  # gray levels of a dark page and of its text
 
 
 def _dark_rules(text: str) -> str:
-    """CSS for a dark page: grays change sides, colored text becomes lighter, colored areas and what is written on them stay."""
+    """CSS for a dark page: grays change sides; colored text, lines and dots become lighter; areas and what is written on them stay."""
     rules = [f"svg {{fill: #{_INK:02x}{_INK:02x}{_INK:02x}}}"]  # matplotlib leaves black text without a color
     for color in sorted(set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))):
         levels = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
@@ -155,7 +219,9 @@ def _dark_rules(text: str) -> str:
             dark = "#" + "".join(f"{round(_INK - level / 255 * (_INK - _DARK)):02x}" for level in levels)
             rules += [f'[style*="{kind}: {color}"] {{{kind}: {dark} !important}}' for kind in ("fill", "stroke")]
         else:
-            rules.append(f'text[style*="fill: {color}"] {{fill: {_against(color, white=False)} !important}}')
+            light = _against(color, white=False)
+            rules.append(f':is(text, use)[style*="fill: {color}"] {{fill: {light} !important}}')
+            rules.append(f':is(use, path[style*="fill: none"])[style*="stroke: {color}"] {{stroke: {light} !important}}')
     rules.append('text[style*="fill: #ffffff"] {fill: #ffffff !important}')  # on a colored area
     return "@media (prefers-color-scheme: dark) {" + " ".join(rules) + "}"
 
@@ -166,6 +232,8 @@ def _saved(drawn: Figure, form: str) -> bytes:
     import matplotlib
 
     _lift_title(drawn)
+    for axes in drawn.axes:
+        axes.xaxis.label.set_wrap(True)
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "course", "svg.fonttype": "none"}):  # equal figures are equal files
         drawn.savefig(buffer, format=form, metadata={"Date": None, "Title": alt_text(drawn)} if form == "svg" else None)

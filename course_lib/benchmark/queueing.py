@@ -96,7 +96,7 @@ def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Fi
         responses: result of `over_load`.
         alone_ms: median time of a single request.
     """
-    figure = style.figure(7.5, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     loads = [100 * load for load in responses]
     for index, percent in enumerate((50, 99)):

@@ -28,15 +28,15 @@ def sensitivity_figure(found: Sensitivity, n: int = 20) -> Figure:
     drawable = errors[np.isfinite(errors) & (errors > 0)]
     decades = np.log10(drawable) if len(drawable) else np.array([-6.0, -1.0])
     low, high = 10 ** np.floor(decades.min() - 0.1), 10 ** np.ceil(decades.max() + 0.5)
-    figure = style.figure(7.5, 1.1 + 0.22 * max(len(rows), 2))
+    figure = style.figure(1.1 + 0.22 * max(len(rows), 2))
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
         overflows = row.deviation.nonfinite > 0
         axes.barh(place, high if overflows else max(errors[place], low), color=style.color(1 if overflows else 0), height=0.7)
         at, inside = (low * 1.05, True) if overflows else (max(errors[place], low), False)
         color = "white" if inside else "black"
-        axes.annotate(_label(row), (at, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7, color=color)
-    axes.set_yticks(range(len(rows)), [_shortened(row) for row in rows], fontsize=7)
+        axes.annotate(_label(row), (at, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=color)
+    axes.set_yticks(range(len(rows)), [_shortened(row) for row in rows], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(low, high)

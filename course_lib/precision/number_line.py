@@ -18,7 +18,7 @@ _POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
 
 def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure:
     """Draw the range from the smallest to the largest positive number of each format, on one logarithmic axis."""
-    figure = style.figure(8.0, 0.9 + 0.32 * len(formats))
+    figure = style.figure(0.9 + 0.32 * len(formats))
     axes = figure.add_subplot()
     for row, shown in enumerate(formats):
         hue = style.color(0)
@@ -49,7 +49,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
     """
     if not 0 < low < high < np.inf:
         raise ValueError(f"an interval needs 0 < low < high, got {low} and {high}")
-    figure = style.figure(8.0, 1.0 + 0.42 * len(formats))
+    figure = style.figure(1.0 + 0.42 * len(formats))
     axes = figure.add_subplot()
     counts, pixel = {}, (high - low) / 500
     for row, shown in enumerate(formats):
@@ -84,7 +84,7 @@ def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
     """
     if not 0 < step < np.inf or count < 1:
         raise ValueError(f"need a positive step and a count of 1 or more, got {step} and {count}")
-    figure = style.figure(7.5, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     stuck = []
     for index, shown in enumerate(formats):

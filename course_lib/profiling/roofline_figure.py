@@ -18,8 +18,8 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
     """Speed over arithmetic intensity, both axes logarithmic, one numbered dot per kernel, and the roof above them.
 
     A kernel under the slope cannot be faster than memory delivers, one under the flat part not faster than the units compute. The
-    legend has the share of the roof that it reaches and what it is bound by. Kernels without counted operations (copies) have no
-    place on the axes; they are listed with their bandwidth.
+    list below the axes has the share of the roof that it reaches and what it is bound by. Kernels without counted operations
+    (copies) have no place on the axes; they are listed with their bandwidth.
 
     Args:
         metrics: result of `read_ncu`.
@@ -41,7 +41,7 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
     low = 10 ** math.floor(math.log10(min([ridge / 10, *intensities])) - 0.3)
     high = 10 ** math.ceil(math.log10(max([ridge * 10, *intensities])) + 0.1)
 
-    figure = style.figure(8.5, 3.6 + 0.16 * max(len(metrics) - 6, 0))
+    figure = style.figure(3.2 + 0.17 * len(metrics))
     axes = figure.add_subplot()
     roof = [peak_bandwidth * low, peak_flops, peak_flops]
     axes.loglog([low, ridge, high], roof, color="#333333", lw=1.5)
@@ -57,19 +57,19 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
         if kernel not in placed:
             speed = f"no operations, {_si(kernel.bytes_per_second)}B/s" if kernel.bytes_per_second else "not counted"
             bound = f"; {kernel.bound}-bound" if kernel.bound else ""
-            axes.plot([], [], " ", label=f"{number}  {name}\n     {speed}{bound}")
+            axes.plot([], [], " ", label=f"{number}  {name}; {speed}{bound}")
             continue
         x, y = kernel.intensity or 0.0, kernel.flops_per_second or 0.0
         bound = kernel.bound or ("memory" if x < ridge else "compute")
         bounds.append(bound)
         reached = 100 * y / min(peak_flops, peak_bandwidth * x)
         share = f"{reached:.0f}" if reached >= 1 else f"{reached:.2g}"
-        text = f"{number}  {name}\n     {share} % of its roof; {bound}-bound"
-        axes.plot([x], [y], "o", ms=9, color=style.color(number - 1), label=text)
-        axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=6.5, color="white", weight="bold")
+        text = f"{number}  {name}; {share} % of its roof; {bound}-bound"
+        axes.plot([x], [y], "o", ms=10, color=style.color(number - 1), label=text)
+        axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=7.5, color="white", weight="bold")
     axes.set(xlim=(low, high), xlabel="arithmetic intensity (FLOP per byte of device memory)", ylabel="speed (FLOP/s)")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=7.5, handletextpad=0.4)
-    figure.suptitle(_takeaway(bounds, ridge), fontsize=10, weight="bold", x=0.01, ha="left")
+    figure.legend(loc="outside lower left", frameon=False, fontsize=8, handletextpad=0.4)
+    figure.suptitle(_takeaway(bounds, ridge))
     return figure
 
 

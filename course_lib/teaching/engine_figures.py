@@ -24,7 +24,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
-    figure = style.figure(7.5, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     for index, name in enumerate(_unique(found, "engine")):
         points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)
@@ -44,21 +44,21 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
     measured = [row for group in ("workspace", "level") for row in _those(rows, "latency", group=group) if "speedup" in row]
     names = [DEFAULT, *_unique(measured, "engine")]
     seconds = {row["engine"]: row["compiler_s"] for row in _those(rows, "build") if row["engine"] in names}
-    figure = style.figure(8.5, 1.2 + 0.28 * len(names))
+    figure = style.figure(1.4 + 0.3 * len(names))
     left, right = figure.subplots(1, 2, sharey=True)
     bars = left.barh(range(len(names)), [seconds.get(name, 0) for name in names], color=style.color(0), height=0.6)
     left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
     left.margins(x=0.15)
-    left.set_yticks(range(len(names)), ["default: 1024 MiB, level 3", *names[1:]])
+    left.set_yticks(range(len(names)), ["default: 1024 MiB,\nlevel 3", *names[1:]])
     left.invert_yaxis()
-    left.set_xlabel("time in the compiler (s), one build")
+    left.set_xlabel("time of one build (s)")
     for index, batch in enumerate(sorted({row["batch"] for row in measured})):
         mine = [row for row in measured if row["batch"] == batch]
         places = [names.index(row["engine"]) + 0.24 * index - 0.12 for row in mine]
         _intervals(right, mine, places, index + 1, f"batch {batch}")
     right.axvline(1, color="0.4", lw=1, ls="--")
     right.set_xlabel("speed over the default")
-    right.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_colors(right)
     spread = [row["speedup"]["median"] for row in measured]
     built = sorted(seconds.values())
     takeaway = f"Builds of {built[0]:.0f} to {built[-1]:.0f} s, engines of {min(spread):.2f} to {max(spread):.2f} times the default's speed"
@@ -95,7 +95,7 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
         raise CourseError("the record has no rows about fusion yet: measure more of them")
     kernels = {row["engine"]: row["kernels"] for row in _those(rows, "build")}
     labels = [f"{row['group'].partition(', ')[2]}, batch {row['batch']}" for row in found]
-    figure = style.figure(7.5, 1.2 + 0.3 * len(found))
+    figure = style.figure(1.4 + 0.3 * len(found))
     axes = figure.add_subplot()
     for index, group in enumerate(_unique(found, "group")):
         places = [place for place, row in enumerate(found) if row["group"] == group]
@@ -106,7 +106,7 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
     axes.set_yticks(range(len(found)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("speed of the fused form over the other one")
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_colors(axes)
     speeds = [row["speedup"]["median"] for row in found]
     axes.set_title(f"The same function in fewer kernels is {min(speeds):.2f} to {max(speeds):.2f} times as fast")
     return figure
@@ -147,7 +147,7 @@ def _intervals(axes: Axes, rows: Sequence[Row], places: Sequence[float], color: 
 
 def _log_dots(values: Mapping[str, float], label: str, title: str) -> Figure:
     """Draw values as dots on a logarithmic axis, from top to bottom. The length of bars would have no meaning there."""
-    figure = style.figure(7.5, 1.1 + 0.32 * len(values))
+    figure = style.figure(1.1 + 0.32 * len(values))
     axes = figure.add_subplot()
     axes.plot(list(values.values()), range(len(values)), "o", ms=7, color=style.color(0))
     for place, value in enumerate(values.values()):

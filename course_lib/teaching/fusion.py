@@ -22,9 +22,9 @@ _LEFT, _RIGHT, _WIDTH = 0.0, 2.2, 2.1  # of the two columns of boxes
 
 def draw_traffic(traffic: Traffic, title: str) -> Figure:
     """One horizontal bar per round trip, in the order of execution: megabytes read, of weights, and written."""
-    names = [short(round_trip.name or round_trip.operators, 40) for round_trip in traffic.round_trips]
+    names = [short(round_trip.name or round_trip.operators, 30) for round_trip in traffic.round_trips]
     values = [(round_trip.read_bytes, round_trip.weights, round_trip.written_bytes) for round_trip in traffic.round_trips]
-    figure = style.figure(8.0, 1.1 + 0.2 * len(names))
+    figure = style.figure(1.2 + 0.2 * len(names))
     axes = figure.add_subplot()
     _stacked_bars(axes, names, values)
     axes.set_title(title)
@@ -35,7 +35,7 @@ def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
     """Draw one bar per variant with its total, and next to it the number of round trips."""
     names = [f"{name}\n{traffic.launches}" for name, traffic in variants.items()]
     values = [(traffic.read_bytes, traffic.weights, traffic.written_bytes) for traffic in variants.values()]
-    figure = style.figure(8.0, 1.1 + 0.5 * len(names))
+    figure = style.figure(1.2 + 0.5 * len(names))
     axes = figure.add_subplot()
     _stacked_bars(axes, names, values, height=0.6)
     for row, parts in enumerate(values):
@@ -58,7 +58,7 @@ def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, 
     axes.set_yticks(rows, names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlabel("megabytes moved in one inference")
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_colors(axes)
 
 
 def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) -> Figure:
@@ -75,7 +75,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     parts = [[trip for trip in before.round_trips if owner.get(trip.name) == place] for place in range(len(after.round_trips))]
     drawn = sum(1 for place in range(len(parts)) if sum(map(len, parts[:place])) < operators)
     rows = sum(max(1, len(part)) for part in parts[:drawn])
-    figure = style.figure(4.3, 1.3 + 0.22 * rows)  # narrow, so that a telephone shows words that can be read
+    figure = style.figure(1.3 + 0.22 * rows, width=4.3)
     axes = figure.add_subplot()
     y = 0
     for trip, part in zip(after.round_trips[:drawn], parts, strict=False):
@@ -140,7 +140,7 @@ def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], labe
     """
     from matplotlib.ticker import NullFormatter
 
-    figure = style.figure(7.0, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     for index, (name, traffics) in enumerate(variants.items()):
         axes.loglog(sizes, [traffic.total_bytes / _MB for traffic in traffics], "o-", color=style.color(index), label=name)

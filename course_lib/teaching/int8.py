@@ -28,10 +28,11 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
         kept: for each picture, the number of bins below the threshold: 128 to ``histogram.used``.
     """
     counts = without_zeros(histogram)
-    drawn = style.figure(8.0, 2.8)
+    drawn = style.figure(0.9 + 1.3 * len(kept))
+    shared = None
     scores = {bins: divergence(counts, bins) for bins in kept}
     for place, bins in enumerate(kept):
-        axes = drawn.add_subplot(1, len(kept), place + 1)
+        axes = shared = drawn.add_subplot(len(kept), 1, place + 1, sharex=shared)
         inside = counts[:bins]
         seen = inside.copy()
         seen[-1] += counts[bins:].sum()
@@ -44,10 +45,10 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
         axes.stairs(spread / spread.sum(), edges, color=style.color(0), lw=0.8, label="Q: 128 levels")
         axes.plot(edges[-1], seen[-1] / seen.sum(), "o", ms=5, color=style.color(1), label="P's last bin")
         axes.set_yscale("log")
-        axes.set(xlabel=f"absolute value, up to {edges[-1]:.3g}")
-        axes.set_title(f"threshold {edges[-1]:.3g}: KL {scores[bins]:.3g}")
-    drawn.axes[0].set_ylabel("share of all values (log)")
-    drawn.axes[-1].legend(frameon=False, fontsize=8, loc="upper right")
+        axes.set_title(f"threshold {edges[-1]:.3g}: KL {scores[bins]:.3g}", fontsize=9, weight="normal", loc="right")
+        axes.set_ylabel("share (log)")
+    axes.set_xlabel("absolute value")
+    style.name_colors(drawn.axes[0])
     best = min(scores, key=lambda bins: scores[bins])
     drawn.suptitle(f"Of these, {histogram.bin_width * best:.3g} has the smallest divergence")
     return drawn
@@ -62,7 +63,7 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
     """
     ranges = np.sort(np.abs(weight).reshape(len(weight), -1).max(1))[::-1]
     steps = 127 * ranges / ranges[0]
-    drawn = style.figure(7.5, 3.0)
+    drawn = style.figure(3.0)
     axes = drawn.add_subplot()
     axes.bar(np.arange(len(steps)), steps, color=style.color(0))
     axes.axhline(127, color=style.color(1), lw=1.6)
@@ -84,7 +85,7 @@ def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (d
     """
     methods = list(next(iter(results.values())))
     values = np.array([[row[method] for method in methods] for row in results.values()])
-    drawn = style.figure(8.0, 1.2 + 0.42 * len(results))
+    drawn = style.figure(1.2 + 0.42 * len(results))
     axes = drawn.add_subplot()
     shown = axes.imshow(values, aspect="auto", cmap="viridis")
     middle = (values.min() + values.max()) / 2
@@ -109,7 +110,7 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
         results: method, then number of samples, to one value for each random choice.
         unit: unit of the values.
     """
-    drawn = style.figure(7.5, 3.2)
+    drawn = style.figure(3.2)
     axes = drawn.add_subplot()
     widths = {}
     for index, (method, by_count) in enumerate(results.items()):
@@ -135,7 +136,7 @@ def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Args:
         rows: rows of the record ``calibrators_h200``: ``size``, ``kind`` and ``ours_over_tensorrt`` with median, min and max.
     """
-    drawn = style.figure(7.5, 0.9 + 0.4 * len(rows))
+    drawn = style.figure(0.9 + 0.4 * len(rows))
     axes = drawn.add_subplot()
     for place, row in enumerate(rows):
         ratio = row["ours_over_tensorrt"]

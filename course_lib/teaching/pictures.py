@@ -22,61 +22,61 @@ _LETTERS = 82  # of the longest name and of the label of an axis that are side b
 
 def workflow() -> Figure:
     """Builder, network, config, profile, plan, runtime, engine, context and plugin: which object creates which, and the memory of each."""
-    figure = style.figure(9.0, 4.5)
+    figure = style.figure(5.2)
     axes = figure.add_subplot()
-    _panel(axes, 0.0, 4.6, "build: once, on the build machine")
-    _panel(axes, 6.3, 11.3, "run: for every request, on the GPU")
+    _panel(axes, 4.4, 8.6, "build: once, on the build machine")
+    _panel(axes, 0.0, 3.4, "run: for every request, on the GPU")
 
-    _card(axes, 0.25, 5.1, 2.0, "your weights", "numpy, ONNX file", _YOURS)
-    _card(axes, 0.25, 4.0, 2.0, "network", "layers; borrows weights", _HOST)
-    _card(axes, 0.25, 2.9, 2.0, "config", "workspace, flags", _HOST)
-    _card(axes, 0.25, 1.8, 2.0, "profile", "min, opt, max", _HOST)
-    _card(axes, 2.95, 2.9, 1.45, "builder", "makes and reads", _HOST)
-    _card(axes, 4.95, 2.9, 1.0, "plan", "bytes, a file", _HOST)
-    _card(axes, 6.5, 2.9, 1.35, "runtime", "reads plans", _HOST)
-    _card(axes, 9.0, 5.1, 2.1, "input, output buffers", "on the GPU", _YOURS)
-    _card(axes, 9.0, 4.0, 2.1, "context", "activations, scratch", _DEVICE)
-    _card(axes, 9.0, 2.9, 2.1, "engine", "weights on the GPU", _DEVICE)
-    _card(axes, 9.0, 1.8, 2.1, "plugin", "your own kernel", _YOURS, dashed=True)
+    _card(axes, 0.2, 8.0, 2.2, "your weights", "numpy, ONNX file", _YOURS)
+    _card(axes, 0.2, 7.0, 2.2, "network", "layers; borrows weights", _HOST)
+    _card(axes, 0.2, 6.0, 2.2, "config", "workspace, flags", _HOST)
+    _card(axes, 0.2, 5.0, 2.2, "profile", "min, opt, max", _HOST)
+    _card(axes, 3.0, 6.0, 1.5, "builder", "makes and reads", _HOST)
+    _card(axes, 5.0, 6.0, 1.2, "plan", "bytes, a file", _HOST)
+    _card(axes, 5.0, 2.8, 1.2, "runtime", "reads plans", _HOST)
+    _card(axes, 1.7, 2.8, 2.1, "engine", "weights on the GPU", _DEVICE)
+    _card(axes, 1.7, 1.7, 2.1, "context", "activations, scratch", _DEVICE)
+    _card(axes, 1.7, 0.6, 2.1, "input, output buffers", "on the GPU", _YOURS)
+    _card(axes, 0.2, 2.8, 1.1, "plugin", "your kernel", _YOURS, dashed=True)
 
-    _arrow(axes, (1.25, 4.72), (1.25, 4.38))
-    _arrow(axes, (2.25, 4.0), (3.25, 3.28))
-    _arrow(axes, (2.25, 2.9), (2.95, 2.9))
-    _arrow(axes, (2.25, 1.8), (3.25, 2.52))
-    _arrow(axes, (4.4, 2.9), (4.95, 2.9))
-    _arrow(axes, (5.95, 2.9), (6.5, 2.9))
-    _arrow(axes, (7.85, 2.9), (9.0, 2.9), "deserializes", (8.42, 3.07))
-    _arrow(axes, (9.6, 3.28), (9.6, 3.62), "creates", (10.05, 3.45))
-    _arrow(axes, (9.6, 4.72), (9.6, 4.38), "only addresses", (10.3, 4.55))
-    _arrow(axes, (9.6, 2.18), (9.6, 2.52))
+    _arrow(axes, (1.3, 7.65), (1.3, 7.35))
+    _arrow(axes, (2.4, 7.0), (3.2, 6.35))
+    _arrow(axes, (2.4, 6.0), (3.0, 6.0))
+    _arrow(axes, (2.4, 5.0), (3.2, 5.65))
+    _arrow(axes, (4.5, 6.0), (5.0, 6.0))
+    _arrow(axes, (5.6, 5.65), (5.6, 3.15))
+    _arrow(axes, (5.0, 2.8), (3.8, 2.8), "deserializes", (4.4, 3.0))
+    _arrow(axes, (2.75, 2.45), (2.75, 2.05), "creates", (3.2, 2.25))
+    _arrow(axes, (2.75, 0.95), (2.75, 1.35), "only addresses", (3.45, 1.15))
+    _arrow(axes, (1.3, 2.8), (1.7, 2.8))
 
     legend = {_HOST: "TensorRT's, in host memory", _DEVICE: "TensorRT's, in GPU memory", _YOURS: "yours: keep it alive"}
-    for x, (hue, text) in zip((0.2, 4.0, 7.8), legend.items(), strict=True):
-        axes.plot([x], [0.55], "s", ms=8, color=hue)
-        axes.text(x + 0.2, 0.55, text, va="center", fontsize=8.5)
-    axes.set(xlim=(-0.1, 11.4), ylim=(0.2, 6.4))
+    for y, (hue, text) in zip((1.7, 1.3, 0.9), legend.items(), strict=True):
+        axes.text(4.3, y, text, va="center", fontsize=8, color=hue, weight="bold")
+    axes.set(xlim=(-0.05, 6.45), ylim=(-0.1, 9.2))
     axes.set_axis_off()
     axes.set_title("The plan separates the two phases: build once, then run many times")
     return figure
 
 
-def _panel(axes: Axes, left: float, right: float, title: str) -> None:
+def _panel(axes: Axes, low: float, high: float, title: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    round_corners = "round,pad=0,rounding_size=0.15"
-    axes.add_patch(FancyBboxPatch((left, 1.2), right - left, 4.6, round_corners, facecolor="#f4f4f4", edgecolor="none"))
-    axes.text((left + right) / 2, 6.05, title, ha="center", va="center", fontsize=9, color="#333333")
+    axes.add_patch(
+        FancyBboxPatch((0, low), 6.4, high - low, "round,pad=0,rounding_size=0.15", facecolor="#f4f4f4", edgecolor="none")
+    )
+    axes.text(0.05, high + 0.25, title, va="center", fontsize=9, color="#333333")
 
 
 def _card(axes: Axes, left: float, y: float, width: float, name: str, detail: str, hue: str, *, dashed: bool = False) -> None:
     from matplotlib.colors import to_rgba
     from matplotlib.patches import FancyBboxPatch
 
-    box = FancyBboxPatch((left, y - 0.38), width, 0.76, "round,pad=0,rounding_size=0.1", lw=1.3, edgecolor=hue)
+    box = FancyBboxPatch((left, y - 0.36), width, 0.72, "round,pad=0,rounding_size=0.1", lw=1.3, edgecolor=hue)
     box.set(facecolor=to_rgba(hue, 0.15), linestyle="--" if dashed else "-")
     axes.add_patch(box)
     axes.text(left + width / 2, y + 0.14, name, ha="center", va="center", fontsize=9, weight="bold")
-    axes.text(left + width / 2, y - 0.17, detail, ha="center", va="center", fontsize=7.5, color="#333333")
+    axes.text(left + width / 2, y - 0.17, detail, ha="center", va="center", fontsize=8, color="#333333")
 
 
 _Point = tuple[float, float]
@@ -84,7 +84,7 @@ _Point = tuple[float, float]
 
 def _arrow(axes: Axes, start: _Point, end: _Point, text: str = "", at: _Point = (0, 0)) -> None:
     axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": _GRAY, "shrinkA": 1, "shrinkB": 1})
-    axes.text(*at, text, ha="center", va="center", fontsize=7.5, color="#555555")
+    axes.text(*at, text, ha="center", va="center", fontsize=8, color="#555555")
 
 
 def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 0, name: str = "batch") -> Figure:
@@ -97,7 +97,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
         name: name of the dimension.
     """
     low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
-    figure = style.figure(7.5, 1.9)
+    figure = style.figure(1.9)
     axes = figure.add_subplot()
     axes.axvspan(low - 0.5, high + 0.5, color=style.color(2), alpha=0.15, lw=0)
     for accepted, marker, face in ((True, "o", style.color(2)), (False, "x", style.color(1))):
@@ -112,7 +112,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
         axes.annotate(" = ".join(words), (size, 0.0), (size, 0.55), ha="center", weight="bold", arrowprops=arrow)
     axes.set(ylim=(-0.5, 1.0), yticks=[], xlabel=f"{name} size tried")
     axes.spines["left"].set_visible(False)
-    axes.legend(loc="upper right", ncols=2, frameon=False, bbox_to_anchor=(1.0, 1.12))
+    style.name_colors(axes)
     kept = all(ok == (low <= size <= high) for size, ok in answered.items())
     takeaway = (
         "Shapes inside the profile run; shapes outside raise an error"
@@ -125,7 +125,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
 
 def variants(plans: Mapping[str, Plan]) -> Figure:
     """Draw the time in the compiler and the size of the serialized plan, one bar per variant; the smallest plan stands out."""
-    figure = style.figure(7.5, 0.9 + 0.36 * len(plans))
+    figure = style.figure(0.9 + 0.36 * len(plans))
     seconds = {name: plan.build_seconds for name, plan in plans.items()}
     kilobytes = {name: len(plan.data) / 1e3 for name, plan in plans.items()}
     smallest = min(kilobytes, key=kilobytes.__getitem__)
@@ -147,7 +147,7 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
         form: format of a value next to its bar.
         highlight: name of the bar that the title is about, which gets another color.
     """
-    figure = style.figure(5.6, 0.75 + 0.3 * len(values))  # so narrow that a telephone shows words that can be read
+    figure = style.figure(0.75 + 0.3 * len(values))
     _bars(figure.add_subplot(), values, label, form, highlight)
     figure.suptitle(title)
     return figure
@@ -174,7 +174,7 @@ def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]],
         title: the takeaway.
     """
     pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
-    figure = style.figure(min(9.0, 1.9 * len(pairs)), 2.3)
+    figure = style.figure(2.3, width=min(style.WIDTH, 1.9 * len(pairs)))
     for place, (caption, image) in enumerate(pairs):
         axes = figure.add_subplot(1, len(pairs), place + 1)
         axes.imshow(image, cmap="gray_r", interpolation="nearest")

@@ -32,13 +32,13 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
         raise ValueError(
             "no kernel has occupancy, memory and multiprocessor shares: measure METRICS of course_lib.profiling.readers.nsight"
         )
-    figure = style.figure(8.5, 1.4 + 0.62 * len(whole))
+    figure = style.figure(1.4 + 0.62 * len(whole))
     axes = figure.add_subplot()
     for index, (field, name) in enumerate(zip(_BARS, _NAMES, strict=True)):
         places = [row + 0.25 * (index - 1) for row in range(len(whole))]
         values = [100 * getattr(kernel, field) for kernel in whole]
         bars = axes.barh(places, values, 0.23, color=("#BBBBBB", style.color(0), style.color(1))[index], label=name)
-        axes.bar_label(bars, fmt="%.0f", padding=2, fontsize=7.5)
+        axes.bar_label(bars, fmt="%.0f", padding=2, fontsize=8)
     axes.axvline(100 * LATENCY_SHARE, color="#777777", lw=1, ls=":")
     rows = [
         f"{number}  {_short(label(kernel.name, 'kernel'))}\n({kernel.bound}-bound)" for number, kernel in enumerate(whole, 1)
@@ -46,14 +46,14 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
     axes.set_yticks(range(len(whole)), rows, fontsize=8)
     axes.invert_yaxis()
     axes.set(xlim=(0, 108), xlabel="share of the peak (%); dotted: below it on both, a kernel waits")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    style.name_colors(axes)
     compute = max(whole, key=lambda kernel: kernel.sm_share or 0.0)
     busy, active = 100 * (compute.sm_share or 0.0), 100 * (compute.occupancy or 0.0)
     axes.set_title(f"The kernel that computes most ({busy:.0f} % of the peak) has an occupancy of {active:.0f} %")
     return figure
 
 
-def _short(text: str, most: int = 34) -> str:
+def _short(text: str, most: int = 26) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -97,7 +97,7 @@ def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure
         step: name of one step.
     """
     names = [*dict.fromkeys(name for parts in versions.values() for name in parts if name != REST), REST]
-    figure = style.figure(8.5, 1.5 + 0.45 * len(versions))
+    figure = style.figure(1.5 + 0.45 * len(versions))
     axes = figure.add_subplot()
     for row, parts in enumerate(versions.values()):
         left = 0.0
@@ -112,7 +112,7 @@ def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlabel(f"time of one {step} (ms)")
-    figure.legend(loc="outside lower center", ncols=min(5, len(names)), frameon=False, fontsize=8)
+    style.name_colors(axes)
     totals = [sum(parts.values()) for parts in versions.values()]
     takeaway = f"A {step} took {totals[0]:.1f} ms"
     axes.set_title(

@@ -23,18 +23,18 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
         served: results by the name of the queue.
         title: the takeaway.
     """
-    figure = style.figure(2.4 * len(served) + 0.4, 3.0)
-    panels = np.atleast_1d(figure.subplots(1, len(served), sharey=True))
+    figure = style.figure(0.8 + 1.3 * len(served))
+    panels = np.atleast_1d(figure.subplots(len(served), 1, sharex=True, sharey=True))
     for index, (name, one) in enumerate(served.items()):
         axes, lost = panels[index], np.isnan(one.latency_ms)
-        axes.plot(one.offered_s, one.latency_ms, ".", ms=4, color=style.color(0), label="answered")
-        axes.plot(one.offered_s[lost], np.zeros(lost.sum()), "x", ms=4, color=style.color(1), label="lost")
+        axes.plot(one.offered_s, one.latency_ms, ".", ms=4, color=style.color(0))
+        axes.plot(one.offered_s[lost], np.zeros(lost.sum()), "x", ms=4, color=style.color(1))
         fate = f"{100 * one.lost_share:.0f} % lost, slowest {one.worst_ms:.0f} ms"
-        axes.set_title(f"{name}\n{fate}", fontsize=8, weight="normal")
-        axes.set(xlabel="time of arrival (s)")
+        axes.set_title(f"{name}: {fate}", fontsize=9, weight="normal", loc="left")
+        axes.set_ylabel("latency (ms)")
     slowest = max(one.worst_ms for one in served.values())
-    panels[0].set(ylabel="latency (ms)", ylim=(-0.04 * slowest, 1.06 * slowest))  # crosses at 0 stay whole
-    figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    panels[0].set_ylim(-0.04 * slowest, 1.06 * slowest)  # crosses at 0 stay whole
+    panels[-1].set_xlabel("time of arrival (s); blue: answered, orange crosses: lost")
     figure.suptitle(title)
     return figure
 
@@ -47,7 +47,7 @@ def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
         label: name of the ratio.
         title: the takeaway.
     """
-    figure = style.figure(7.0, 0.9 + 0.4 * len(values))
+    figure = style.figure(0.9 + 0.4 * len(values))
     axes = figure.add_subplot()
     axes.axvline(1, color="#777777", lw=1, ls="--")
     for row, one in enumerate(values.values()):

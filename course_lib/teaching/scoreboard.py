@@ -112,7 +112,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     """The rows from top to bottom, the newest in another color; hollow where they come from the record."""
     from matplotlib.ticker import MaxNLocator, NullLocator
 
-    figure = style.figure(6.6, 1.3 + 0.3 * len(rows))
+    figure = style.figure(1.3 + 0.3 * len(rows))
     panels = figure.subplots(1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.4, 0.55])
     names = [f"{row['lecture']} {row['idea']}" for row in rows]
     panels[0].set(ylim=(len(rows) - 0.5, -0.5), yticks=range(len(rows)), yticklabels=names)

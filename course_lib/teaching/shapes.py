@@ -84,16 +84,17 @@ def latency_over_size(
     sizes = sorted(latency_ms)
     calls = np.array([latency_ms[size] for size in sizes])
     each = calls / sizes
-    figure = style.figure(9.0, 3.3)
+    figure = style.figure(5.0)
     for place, (values, label) in enumerate(((calls, "time of a call (ms)"), (each, f"time for one {item} (ms)"))):
-        axes = figure.add_subplot(1, 2, place + 1)
+        axes = figure.add_subplot(2, 1, place + 1)
         axes.axvspan(low, high, color=style.color(2), alpha=0.13, lw=0, label=f"profile: {low} to {high}")
         axes.axvline(best, color=style.color(4), ls="--", label=f"opt: {best}")
         axes.plot(sizes, values, "o-", ms=4, color=style.color(0), label="answered")
         if rejected:
             axes.plot(rejected, [0] * len(rejected), "x", color=style.color(1), label="rejected", clip_on=False, zorder=3)
-        axes.set(xlabel=f"{name} size", ylabel=label, ylim=(0, 1.12 * values.max()), xlim=(0, None))
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+        axes.set(ylabel=label, ylim=(0, 1.12 * values.max()), xlim=(0, None))
+    axes.set_xlabel(f"{name} size")
+    style.name_colors(figure.axes[0])
     cheapest = sizes[int(np.argmin(each))]
     title = f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}"
     figure.suptitle(title)
@@ -114,7 +115,7 @@ def latency_map(
 
     rows, columns = (sorted({sizes[axis] for sizes in latency_ms}) for axis in (0, 1))
     values = np.array([[latency_ms[row, column] for column in columns] for row in rows])
-    figure = style.figure(7.5, 0.5 * len(rows) + 1.6)
+    figure = style.figure(0.5 * len(rows) + 1.6)
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap="Blues", norm=LogNorm(), origin="lower", aspect="auto")
     figure.colorbar(image, ax=axes, label="time of a call (ms)")
@@ -127,7 +128,7 @@ def latency_map(
     axes.set_yticks(range(len(rows)), [str(size) for size in rows])
     axes.set(ylabel=names[0], xlabel=names[1])
     if axes.patches:
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, frameon=False, fontsize=8)
+        style.name_colors(axes)
     small, large = (rows[0], columns[0]), (rows[-1], columns[-1])
     axes.set_title(
         f"{_spell(large)} holds {large[0] * large[1] / (small[0] * small[1]):.0f} times as much as {_spell(small)} "
@@ -163,7 +164,7 @@ def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch",
     """
     values, counts = np.unique(sizes, return_counts=True)
     taken = np.searchsorted(np.array(ends, dtype=float), values)
-    figure = style.figure(7.5, 2.7)
+    figure = style.figure(2.7)
     axes = figure.add_subplot()
     for index in np.unique(taken):
         mine = taken == index
@@ -174,7 +175,7 @@ def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch",
         axes.axvline(end + 0.5, color="#777777", lw=0.8, ls="--")
     axes.set(xlabel=f"{name} size of the request", ylabel="requests", xlim=(0, max(values.max(), *ends, 1) + 1))
     if ends:
-        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        style.name_colors(axes)
     most = int(np.argmax(counts))
     axes.set_title(
         title
@@ -193,14 +194,16 @@ def cost_over_split(cost_ms: Mapping[int, float], one_ms: float, exact_ms: float
     """
     ends = sorted(cost_ms)
     best = min(ends, key=cost_ms.__getitem__)
-    figure = style.figure(7.5, 2.8)
+    figure = style.figure(2.8)
     axes = figure.add_subplot()
     axes.axhline(one_ms, color=style.color(1), ls="--", label=f"one profile: {one_ms:.2f} ms")
-    axes.plot(ends, [cost_ms[end] for end in ends], color=style.color(0), label="two profiles")
-    axes.plot(best, cost_ms[best], "o", color=style.color(0), label=f"best: first one up to {best}, {cost_ms[best]:.2f} ms")
+    axes.plot(
+        ends, [cost_ms[end] for end in ends], color=style.color(0), label=f"two profiles: {cost_ms[best]:.2f} ms at {best}"
+    )
+    axes.plot(best, cost_ms[best], "o", color=style.color(0))
     axes.axhline(exact_ms, color=style.color(2), ls=":", label=f"without padding: {exact_ms:.2f} ms")
     axes.set(xlabel="largest size of the first profile", ylabel="mean cost of a request (ms)", ylim=(0, 1.1 * one_ms))
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.name_lines(axes)
     saved = 100 * (1 - cost_ms[best] / one_ms)
     axes.set_title(f"The best boundary between two profiles saves {saved:.0f} %")
     return figure

@@ -59,30 +59,30 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
         source: what divided the graphs; default: the release in the first of them.
     """
     source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
-    figure = style.figure(8.0, 1.2 + 0.55 * len(partitions))
+    figure = style.figure(1.2 + 0.55 * len(partitions))
     axes = figure.add_subplot()
     for row, one in enumerate(partitions.values()):
         left = 0
         for block in one.blocks:
             width, hue = len(block.operators), _TENSORRT if block.in_tensorrt else _PYTORCH
             axes.barh(row, width, left=left, height=0.55, color=hue, alpha=0.8, edgecolor="white", lw=1.5)
-            axes.text(left + width / 2, row, str(width), ha="center", va="center", fontsize=7.5, color="white", weight="bold")
+            axes.text(left + width / 2, row, str(width), ha="center", va="center", fontsize=8, color="white", weight="bold")
             left += width
         engines = f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %"
         axes.annotate(engines, (left, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
     for hue, name in ((_TENSORRT, "TensorRT"), (_PYTORCH, "PyTorch")):
         axes.barh(0, 0, color=hue, alpha=0.8, label=name)
     axes.set_yticks(range(len(partitions)), list(partitions))
-    axes.set(xlabel=f"operators, in the order of the run ({source})", ylim=(len(partitions) - 0.4, -0.6))
+    axes.set(xlabel=f"operators in order ({source})", ylim=(len(partitions) - 0.4, -0.6))
     axes.margins(x=0.2)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    style.name_colors(axes)
     axes.set_title(title)
     return figure
 
 
 def draw_errors(errors: Mapping[str, float], title: str) -> Figure:
     """A bar for each relative error, on a logarithmic axis."""
-    figure = style.figure(7.5, 1.2 + 0.36 * len(errors))
+    figure = style.figure(1.2 + 0.36 * len(errors))
     axes = figure.add_subplot()
     names = list(errors)
     hues = [style.COLORS[1] if errors[name] > 1e-2 else style.COLORS[2] for name in names]

@@ -33,7 +33,7 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
         requests: the right end of the axis.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 3.0)
+    figure = style.figure(3.0)
     axes = figure.add_subplot()
     for index, (name, (start_s, ms)) in enumerate(ways.items()):
         axes.plot([0, requests], [start_s, start_s + requests * ms / 1e3], color=style.color(index), label=name)

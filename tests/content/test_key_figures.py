@@ -75,7 +75,7 @@ def test_no_word_is_cut_or_under_another(picture: Path) -> None:
 
 
 def test_a_word_that_is_cut_and_one_under_another_are_found() -> None:
-    figure = style.figure(3, 2)
+    figure = style.figure(2, width=3)
     axes = figure.add_subplot(title="one")
     for x, words in ((0.5, "first word"), (0.55, "second word"), (2.0, "beyond the edge")):
         axes.text(x, 0.5, words).set_in_layout(False)
@@ -83,7 +83,7 @@ def test_a_word_that_is_cut_and_one_under_another_are_found() -> None:
 
 
 def test_names_of_lines_stay_apart_and_are_dark_enough_for_text() -> None:
-    figure = style.figure(5, 2)
+    figure = style.figure(2)
     axes = figure.add_subplot()
     for index in range(4):
         axes.plot([1, 2, 3], [1, 2, 2 + 0.01 * index], color=style.COLORS[index + 2], label=f"name {index}")

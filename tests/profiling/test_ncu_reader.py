@@ -226,7 +226,7 @@ SMALL = KernelMetrics("small", 3, 4e4, 0.01, 0.02, 0.1, 2e4)
 
 
 def legend(figure):
-    return [text.get_text().replace("\n    ", ";") for text in figure.axes[0].get_legend().get_texts()]
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_the_roofline_states_each_kernels_bound_and_share_of_its_roof():

@@ -20,7 +20,7 @@ def test_candidates_show_the_divergence_and_name_the_smallest(histogram):
     figure = candidate_figure(histogram, kept)
     counts = without_zeros(histogram)
     for axes, bins in zip(figure.axes, kept, strict=True):
-        assert axes.get_title().endswith(f"KL {divergence(counts, bins):.3g}")
+        assert axes.get_title(loc="right").endswith(f"KL {divergence(counts, bins):.3g}")
     smallest = min(kept, key=lambda bins: divergence(counts, bins))
     assert f"{histogram.bin_width * smallest:.3g} has the smallest" in figure.get_suptitle()
 

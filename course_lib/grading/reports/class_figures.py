@@ -27,7 +27,7 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
 
     points = np.array([one.final for one in report.submissions])
     most = max(one.max_score for one in report.submissions)
-    drawn = style.figure(FIGURE_WIDTH, 2.6)
+    drawn = style.figure(2.6, width=FIGURE_WIDTH)
     axes = drawn.add_subplot()
     counts, edges = np.histogram(points, _BINS, (0, most))
     axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, edgecolor="white", lw=0.5)
@@ -42,7 +42,7 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
 def difficulty(report: ClassReport) -> tuple[Figure, str]:
     """For each task the share of the class in each tier, and the same in words."""
     shares = report.difficulty()
-    drawn = style.figure(FIGURE_WIDTH, 0.9 + 0.55 * len(shares))
+    drawn = style.figure(0.9 + 0.55 * len(shares), width=FIGURE_WIDTH)
     axes = drawn.add_subplot()
     left = np.zeros(len(shares))
     for tier in TIERS:
@@ -79,7 +79,7 @@ def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
         return None
     from matplotlib.ticker import MaxNLocator
 
-    drawn = style.figure(FIGURE_WIDTH, 2.6)
+    drawn = style.figure(2.6, width=FIGURE_WIDTH)
     axes = drawn.add_subplot()
     speeds = np.array([speed.median for _, speed, _ in both])
     names = {}

@@ -44,7 +44,7 @@ def ratios(comparison: Comparison, paces: Tiers | None) -> tuple[Ratio, ...]:
 
 def latencies(comparison: Comparison) -> tuple[Figure, str]:
     """How latencies are distributed, and the same in words."""
-    figure = style.figure(pages.FIGURE_WIDTH, 0.8 + 0.6 * len(comparison.measurements))
+    figure = style.figure(0.8 + 0.6 * len(comparison.measurements), width=pages.FIGURE_WIDTH)
     _distributions(figure.add_subplot(), comparison)
     medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
     return figure, f"Median latencies: {medians}."
@@ -52,7 +52,7 @@ def latencies(comparison: Comparison) -> tuple[Figure, str]:
 
 def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
     """The ratios with their 95 % intervals and where points begin, and the same in words."""
-    figure = style.figure(pages.FIGURE_WIDTH, 0.8 + 0.9 * len(found))
+    figure = style.figure(0.8 + 0.9 * len(found), width=pages.FIGURE_WIDTH)
     _intervals(figure.add_subplot(), found)
     return figure, " ".join(_sentence(ratio) for ratio in found)
 

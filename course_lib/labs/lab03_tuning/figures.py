@@ -18,14 +18,14 @@ def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
         runs: tactic and milliseconds of each run.
         takeaway: the title.
     """
-    figure = style.figure(8.0, 3.2)
+    figure = style.figure(3.2)
     axes = figure.subplots()
     for index, name in enumerate(dict(runs)):
         points = [(number, ms) for number, (tactic, ms) in enumerate(runs) if tactic == name]
         axes.plot(*zip(*points, strict=True), "o", ms=4, color=style.color(index), label=name)
     axes.set(xlabel="number of the run", ylabel="simulated time (ms)", title=takeaway)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    style.name_colors(axes)
     return figure
 
 
@@ -36,11 +36,11 @@ def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> Figur
         record: from `Instance.repeated_builds`.
         takeaway: the title.
     """
-    figure = style.figure(7.5, 0.9 + 0.3 * len(record))
+    figure = style.figure(0.9 + 0.3 * len(record))
     axes = figure.subplots()
     for place, row in enumerate(record.values()):
         axes.plot(row["us"], [place] * len(row["us"]), "o", ms=5, alpha=0.6, color=style.color(1 if row["full"] else 0))
     axes.set_yticks(range(len(record)), list(record))
     axes.invert_yaxis()
-    axes.set(xlabel="time of one inference of each engine (µs); orange: other programs used all cores", title=takeaway)
+    axes.set(xlabel="time of one inference (µs); orange: other programs used all cores", title=takeaway)
     return figure

@@ -77,13 +77,13 @@ def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | Non
     chosen = {node: size for node, size in largest.items() if nodes is None or node in nodes}
     drawn = sorted(chosen, key=lambda node: -chosen[node])[:_SHOWN]
     shown = [node for node in chosen if node in drawn]
-    figure = style.figure(7.5, 0.9 + 0.17 * len(shown))
+    figure = style.figure(0.9 + 0.17 * len(shown))
     axes = figure.add_subplot()
     sizes = [chosen[node] for node in shown]
     axes.barh(range(len(shown)), sizes, color=[style.color(size > LARGEST) for size in sizes], height=0.7)
     axes.axvline(LARGEST, color="black", lw=1, ls="--")
-    axes.annotate("65 504", (LARGEST, -1), xytext=(3, 0), textcoords="offset points", va="center", fontsize=7)
-    axes.set_yticks(range(len(shown)), shown, fontsize=7)
+    axes.annotate("65 504", (LARGEST, -1), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(range(len(shown)), shown, fontsize=8)
     axes.set_ylim(len(shown), -1.6)
     axes.set_xscale("log")
     axes.set_xlabel("largest magnitude that the node reads or writes (log)")

@@ -21,13 +21,13 @@ def channels_and_step(largest: np.ndarray, step: float, takeaway: str) -> Figure
         step: of the whole tensor.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 3.0)
+    figure = style.figure(3.0)
     axes = figure.subplots()
     axes.bar(np.arange(len(largest)), np.sort(largest), color=style.color(0), label="largest magnitude of a channel")
     axes.axhline(step, color=style.color(1), lw=1.5, label="step of the tensor")
     axes.set_yscale("log")
     axes.set(xlabel="channel, sorted", ylabel="magnitude (log)", title=takeaway)
-    axes.legend(frameon=False, loc="upper left")
+    style.name_colors(axes)
     return figure
 
 
@@ -38,7 +38,7 @@ def accuracies(found: Mapping[str, float], takeaway: str) -> Figure:
         found: accuracy from 0 to 1 by name.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 0.8 + 0.3 * len(found))
+    figure = style.figure(0.8 + 0.3 * len(found))
     axes = figure.add_subplot(title=takeaway, xlabel="accuracy (%)", xlim=(0, 112))
     axes.bar_label(
         axes.barh(list(found), [100 * value for value in found.values()], 0.7, color=style.color(0)), fmt="%.1f", padding=3

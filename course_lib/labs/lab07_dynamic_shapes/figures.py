@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 def traffic(day: Traffic) -> Figure:
     """Texts per second over time, and the shapes of all batches."""
-    figure = style.figure(9.0, 3.2)
+    figure = style.figure(5.2)
     figure.suptitle("Traffic comes in bursts, and a burst makes batches both larger and longer")
-    left, right = figure.subplots(1, 2)
+    above, below = figure.subplots(2, 1)
     texts = np.bincount(day.sent_s.astype(int), weights=day.batch)
-    left.plot(np.arange(len(texts)), texts, color=style.color(0), linewidth=0.8)
-    left.set(xlabel="time (s)", ylabel="texts per second", title="calm and burst")
-    _shapes(right, day.counts())
-    right.set_title("batches by shape")
+    above.plot(np.arange(len(texts)), texts, color=style.color(0), linewidth=0.8)
+    above.set(xlabel="time (s)", ylabel="texts per second")
+    _shapes(below, day.counts())
     return figure
 
 
 def latency(latency_ms: np.ndarray) -> Figure:
     """Latency of every shape, ``(16, 128)`` in milliseconds, with lines of equal latency."""
-    figure = style.figure(7.5, 3.4)
+    figure = style.figure(3.4)
     axes = figure.subplots()
     lengths, batches = np.arange(1, LARGEST[1] + 1), np.arange(1, LARGEST[0] + 1)
     image = axes.pcolormesh(lengths, batches, latency_ms, cmap="viridis", shading="nearest")
@@ -55,7 +54,7 @@ def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
     """
     from matplotlib.patches import Rectangle
 
-    figure = style.figure(7.5, 3.8)
+    figure = style.figure(3.8)
     axes = figure.subplots()
     _shapes(axes, counts)
     axes.set_title(takeaway)
@@ -64,7 +63,7 @@ def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
         axes.add_patch(Rectangle((0.5, 0.5), length, batch, fill=False, edgecolor=color, linewidth=2.5))
         axes.plot(length, batch, "o", color=color, label=f"profile {index}: runs {batch} x {length}")
     axes.set(xlim=(0, LARGEST[1] + 4), ylim=(0, LARGEST[0] + 1))
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3, fontsize=8, frameon=False)
+    style.name_colors(axes)
     return figure
 
 

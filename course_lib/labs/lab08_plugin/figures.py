@@ -22,7 +22,7 @@ def sectors_figure(runs: Mapping[str, Run]) -> Figure:
     Args:
         runs: runs with recorded accesses, by title.
     """
-    figure = style.figure(max(3.0 * len(runs), 6.0), 3.4)
+    figure = style.figure(3.4)
     axes = None
     for place, (title, run) in enumerate(runs.items()):
         axes = figure.add_subplot(1, len(runs), place + 1, sharey=axes)
@@ -35,7 +35,8 @@ def sectors_figure(runs: Mapping[str, Run]) -> Figure:
         axes.set_facecolor("white")
         axes.axhspan(-0.5, len(sectors) - 0.5, color="#dddddd", zorder=-1)
         needed = 100 * np.isfinite(sectors).mean()
-        axes.set(title=f"{title}\n{len(sectors)} sectors, {needed:.0f} % needed", xlabel="byte of the sector")
+        axes.set_title(f"{title}\n{len(sectors)} sectors,\n{needed:.0f} % needed", fontsize=9)
+        axes.set_xlabel("byte of the sector")
     figure.axes[0].set_ylabel("sector fetched")
     figure.colorbar(picture, ax=figure.axes, label="thread of the warp")
     return figure

@@ -22,5 +22,5 @@ def draw_schedule(schedule: Schedule, takeaway: str) -> Figure:
     figure = draw_timeline(Timeline(events, (0.0, schedule.time_us)), device="device")
     axes = figure.axes[0]
     axes.set_xlabel(axes.get_xlabel().replace("time (", "time by the cost model ("))
-    axes.set_title(takeaway, loc="left", pad=24)
+    axes.set_title(takeaway, loc="left")
     return figure

@@ -35,7 +35,7 @@ def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, cou
     figure = draw_timeline(timeline, start_us=start, end_us=end, device="engine")
     axes, shown = figure.axes[0], timeline.window(start, end)
     busy = 100 * shown.busy_us / shown.span_us
-    axes.set_title(f"The engine works {busy:.0f} % of these {time_text(shown.span_us)}; gray: it waits", loc="left", pad=24)
+    axes.set_title(f"The engine works {busy:.0f} % of these {time_text(shown.span_us)}; gray: it waits", loc="left")
     return figure
 
 
@@ -43,18 +43,18 @@ def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
     """Milliseconds per scan in each range while serving, of several recordings of `lab10_service.record`, by name in the legend."""
     spent = {name: _innermost_ms(timeline) for name, timeline in timelines.items()}
     ranges = sorted({r for found in spent.values() for r in found}, key=lambda r: max(s.get(r, 0.0) for s in spent.values()))
-    figure = style.figure(8.0, 1.2 + 0.32 * len(ranges))
+    figure = style.figure(1.3 + 0.36 * len(ranges))
     axes = figure.add_subplot()
     height = 0.8 / len(spent)
     for index, (name, found) in enumerate(spent.items()):
         places = np.arange(len(ranges)) + (len(spent) / 2 - index - 0.5) * height
         bars = axes.barh(places, [found.get(r, 0.0) for r in ranges], height, color=style.color(index), label=name)
-        axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=7.5)
+        axes.bar_label(bars, fmt="%.2g", padding=2, fontsize=8)
     totals = [serving(timeline).span_us / 1e3 / sum(RECORDED) for timeline in timelines.values()]
     axes.set_yticks(range(len(ranges)), ranges)
     axes.set(xlabel="time in the range (ms per scan)")
     axes.margins(x=0.1)
-    axes.legend(frameon=False, loc="lower right")
+    style.name_colors(axes)
     slowest = max(ranges, key=lambda r: next(iter(spent.values())).get(r, 0.0), default="")
     change = f", then {totals[-1]:.2g} ms" if len(totals) > 1 else f"; most of it in '{slowest}'"
     axes.set_title(f"A scan takes {totals[0]:.2g} ms{change}")

@@ -280,11 +280,11 @@ def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequen
         milliseconds: for each decoder, the time at each position.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 3.2)
+    figure = style.figure(3.2)
     axes = figure.subplots()
     for index, (name, times) in enumerate(milliseconds.items()):
         axes.plot(positions, times, "o-", color=style.color(index), label=name)
     axes.set(xlabel="tokens before the new one", ylabel="time of a token (ms)", title=takeaway)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    style.name_lines(axes)
     return figure

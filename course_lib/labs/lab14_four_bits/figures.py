@@ -23,14 +23,14 @@ def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) ->
         takeaway: the title.
     """
     products = list(next(iter(losses.values())))
-    figure = style.figure(8.0, 1.2 + 0.2 * len(products))
+    figure = style.figure(1.2 + 0.2 * len(products))
     axes = figure.subplots()
     for index, (form, row) in enumerate(losses.items()):
         axes.plot([1e3 * row[name] for name in products], np.arange(len(products)), "o", color=style.color(index), label=form)
     axes.set_yticks(range(len(products)), products)
     axes.invert_yaxis()
     axes.set(xlabel="lost bits per byte (thousandths)", title=takeaway)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    style.name_colors(axes)
     return figure
 
 
@@ -41,7 +41,7 @@ def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Fi
         points: by name, bits per weight and lost bits per byte.
         takeaway: the title.
     """
-    figure = style.figure(7.0, 3.4)
+    figure = style.figure(3.4)
     axes = figure.subplots()
     for index, (name, (bits, lost)) in enumerate(points.items()):
         axes.errorbar(
@@ -50,5 +50,5 @@ def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Fi
     axes.axhline(1e3 * BUDGET, color="#777777", lw=0.8, ls="--", label="budget")
     axes.set(xlabel="bits per weight, with scales", ylabel="lost bits per byte (thousandths)", title=takeaway)
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    style.name_colors(axes)
     return figure

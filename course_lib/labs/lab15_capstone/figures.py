@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
     """Frames by their number in the video, with the truth and with what the submission shows."""
-    figure = style.figure(2.6 * len(chosen), 3.2)
+    figure = style.figure(3.2)
     figure.suptitle(f"Found {100 * trial.quality.found_share:.0f} % of the digits in the whole video")
     for axes, number in zip(np.atleast_1d(figure.subplots(1, len(chosen))), chosen, strict=True):
         frame, found = trial.frames[number], trial.shown[number]
@@ -35,7 +35,7 @@ def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
 
 def precision_recall(trial: Trial) -> Figure:
     """Precision over recall of the submission and of the given detector, for all digits together."""
-    figure = style.figure(6.0, 3.4)
+    figure = style.figure(3.4)
     axes = figure.subplots()
     subjects = {"given detector, PyTorch": trial.recordings["eager"].found, "yours, as shown": trial.shown}
     for index, (name, found) in enumerate(subjects.items()):
@@ -51,33 +51,30 @@ def precision_recall(trial: Trial) -> Figure:
         ylim=(0, 1.03),
         title="`confidence` sets the end of the curve",
     )
-    axes.legend(loc="lower left", frameon=False)
+    style.name_colors(axes)
     return figure
 
 
 def latencies(trial: Trial) -> Figure:
     """Draw the time of frames from the camera to their boxes, with the 99th percentile and the limit."""
-    figure = style.figure(7.0, 3.0)
+    figure = style.figure(3.0)
     axes = figure.subplots()
     known = trial.replay.latency_ms[~np.isnan(trial.replay.latency_ms)]
     axes.hist(known, bins=60, color=style.color(5))
     fits = trial.replay.p99_ms <= trial.budget_ms
-    for index, (name, value) in enumerate(
-        {"p99": trial.replay.p99_ms, "budget": trial.budget_ms, "period": trial.period_ms}.items()
-    ):
-        axes.axvline(
-            value, color=style.color((1, 2, 6)[index]), linestyle=("-", "--", ":")[index], label=f"{name} {value:.1f} ms"
-        )
     axes.set(
         xlabel="latency (ms)", ylabel="frames", title=f"The slowest percent {'stays within' if fits else 'misses'} the limit"
     )
-    axes.legend(frameon=False)
+    limits = {"p99": trial.replay.p99_ms, "budget": trial.budget_ms, "period": trial.period_ms}
+    axes.set_xlim(0, 1.3 * max([*limits.values(), known.max(initial=0)]))
+    hues = (style.color(1), "#555555", "#555555")
+    style.mark_values(axes, {f"{name} {value:.1f} ms": value for name, value in limits.items()}, hues)
     return figure
 
 
 def queue(trial: Trial) -> Figure:
     """Waiting frames over time, and when frames were lost."""
-    figure = style.figure(7.0, 2.8)
+    figure = style.figure(2.8)
     axes = figure.subplots()
     replayed = trial.replay
     seconds = np.arange(len(replayed.waiting)) * replayed.period_ms * replayed.every / 1e3
@@ -90,7 +87,7 @@ def queue(trial: Trial) -> Figure:
         ylim=(0, max(replayed.waiting.max(), 1) * 1.15),
         title=f"{100 * replayed.lost_share:.1f} % of the frames were lost",
     )
-    axes.legend(frameon=False, loc="upper right", ncols=2)
+    style.name_colors(axes)
     return figure
 
 

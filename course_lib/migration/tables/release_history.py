@@ -37,7 +37,7 @@ def history() -> list[Step]:
 
 def draw_history(steps: list[Step]) -> Figure:
     """Bars of names by version; what the version before had and this one lacks hangs below the axis."""
-    figure = style.figure(7.0, 3.0)
+    figure = style.figure(3.0)
     axes = figure.add_subplot()
     places = range(len(steps))
     axes.bar(places, [step.kept for step in steps], color=style.color(0), label="as in the version before")
@@ -50,7 +50,7 @@ def draw_history(steps: list[Step]) -> Figure:
     axes.margins(y=0.12)
     axes.set(xticks=list(places), xticklabels=[step.version for step in steps], ylabel="names in the Python API")
     axes.set_xlabel("TensorRT version")
-    axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    style.name_colors(axes)
     gone = sum(step.gone for step in steps)
     figure.suptitle(f"From {steps[0].version} to {steps[-1].version} {gone} names disappeared")
     return figure

@@ -27,28 +27,20 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
         histogram: histogram of the tensor.
         thresholds: amax in the tensor's unit by label; may be empty.
     """
-    drawn = style.figure(7.5, 3.2)
+    drawn = style.figure(3.2)
     axes = drawn.add_subplot()
     together = max(1, len(histogram.counts) // _DRAWN)
     counts = histogram.counts.reshape(-1, together).sum(1)
     counts = counts[: -(-histogram.used // together)]
     edges = histogram.bin_width * together * np.arange(len(counts) + 1)
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
-    for index, (label, threshold) in enumerate(sorted(thresholds.items(), key=lambda item: item[1])):
-        top = 0.97 - 0.09 * index  # a name is above the lines to its right
-        axes.axvline(threshold, ymax=top, color=style.color(index), lw=1.8)
-        text = f"{label}: {threshold:.4g}, clips {100 * histogram.share_above(threshold):.3g} %"
-        axes.annotate(
-            text,
-            (threshold, top),
-            (4, 0),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            va="top",
-            fontsize=8,
-        )
     axes.set_yscale("log")
     axes.set_xlim(0, 1.4 * max([edges[-1], *thresholds.values()]))
+    names = {
+        f"{label}: {threshold:.4g}, clips {100 * histogram.share_above(threshold):.3g} %": threshold
+        for label, threshold in sorted(thresholds.items(), key=lambda item: item[1])
+    }
+    style.mark_values(axes, names, [style.color(index) for index in range(len(names))])
     axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
     axes.set_title(_takeaway(histogram, thresholds))
     return drawn
@@ -66,13 +58,12 @@ def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> Figure:
     candidates, scores = calibrator.curve(histogram)
     chosen = calibrator.threshold(histogram)
     axes.plot(candidates, np.where(np.isfinite(scores), scores, np.nan), color=style.color(0), lw=1.4)
-    axes.axvline(chosen, color=style.color(1), lw=1.8, label=f"chosen: {chosen:.4g}")
     if (scores[np.isfinite(scores)] > 0).any():
         axes.set_yscale("log")
     axes.set(xlabel=f"candidate threshold for {histogram.name}", ylabel=calibrator.score_label)
     share = 100 * chosen / histogram.amax if histogram.amax else 100.0
     axes.set_title(f"Lowest at {chosen:.4g}, {share:.0f} % of the largest value")
-    axes.legend(frameon=False)
+    style.mark_values(axes, {f"chosen: {chosen:.4g}": chosen}, [style.color(1)])
     return drawn
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _GRAY = "#bbbbbb"
 _HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
-_LONGEST_NAME = 46
+_LONGEST_NAME = 32
 
 
 def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dtype"] = "operator") -> Figure:
@@ -36,29 +36,27 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
         return timings.operators(layer) if color == "operator" else layer.dtypes
 
     rows = len(shown) + bool(rest)
-    figure = style.figure(8.5, 1.6 + 0.26 * rows)
+    figure = style.figure(1.4 + 0.26 * rows)
     axes = figure.add_subplot()
-    total, edge = timings.total_ms or 1.0, 1.2 * max((layer.ms for layer in shown), default=1.0)
+    total, edge = timings.total_ms or 1.0, 1.35 * max((layer.ms for layer in shown), default=1.0)
     for row, layer in enumerate(shown):
         axes.barh(row, layer.ms, color=hues[group(layer)], height=0.7)
         told = f"{layer.ms:.3f}, {layer.share:.0%}"
-        axes.annotate(told, (layer.ms, row), (5, 0), textcoords="offset points", va="center", fontsize=7.5)
+        axes.annotate(told, (layer.ms, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
     if rest:
         off = ", beyond the scale" if rest_ms > edge else ""
         axes.barh(len(shown), min(rest_ms, edge), color="white", edgecolor=_GRAY, hatch="//", height=0.7)
         label = f"{rest_ms:.3f}, {rest_ms / total:.0%}{off}"
-        axes.text(0.02 * edge, len(shown), label, va="center", fontsize=7.5, backgroundcolor="white")
+        axes.text(0.02 * edge, len(shown), label, va="center", fontsize=8, backgroundcolor="white")
     axes.set_yticks(
-        range(rows), [short(layer.name, _LONGEST_NAME) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=7.5
+        range(rows), [short(layer.name, _LONGEST_NAME) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=8
     )
-    axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="time of one inference (ms)")
+    axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="time of one inference (ms), share of all layers")
     if timings.table is not None:
         seen = {group(layer) for layer in shown}
         for name, ms in sums.items():
             if name in seen and hues[name] != _GRAY:
                 axes.barh([0], [0], color=hues[name], label=f"{short(name, _LONGEST_NAME)}: {ms / total:.0%}")
-        figure.legend(
-            title=f"share of all layers, by {color}", loc="outside lower center", ncols=3, fontsize=7.5, title_fontsize=7.5
-        )
+        style.name_colors(axes)
     axes.set_title(timings.takeaway())
     return figure

@@ -1,4 +1,4 @@
-"""A timeline as a picture: ranges and calls of the host above, streams of the device below, faults under the device."""
+"""A timeline as a picture: ranges and calls of the host above, streams of the device below."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from course_lib.profiling.faults import Fault
-
 _COLORS: Mapping[str, str] = {
     "range": style.COLORS[2],
     "operator": "#BBBBBB",
@@ -27,14 +25,13 @@ _COLORS: Mapping[str, str] = {
     "copy": style.COLORS[4],
     "pageable copy": style.COLORS[1],
     "memset": "#777777",
-    "fault": "#000000",
 }
 _CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call", "sync": "call that waits", "kernel": "kernel",
                                 "graph": "CUDA graph"}  # fmt: skip
 _IDLE = "#DDDDDD"
-_WIDTH, _ROW = 10.0, 0.34  # inches
-_PIXELS = 860  # of the time axis at that width; a bar is drawn at least one pixel wide
-_CHARACTER = 5.4  # pixels of one letter inside a bar
+_ROW = 0.34  # inches
+_PIXELS = 450  # of the time axis; a bar is drawn at least one pixel wide
+_CHARACTER = 5.8  # pixels of one letter inside a bar
 _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
 _DEEPEST = 3  # ranges inside ranges
 
@@ -70,7 +67,6 @@ def draw_timeline(
     *,
     start_us: float | None = None,
     end_us: float | None = None,
-    faults: Sequence[Fault] = (),
     device: str = "GPU",
 ) -> Figure:
     """Draw one row for each thread and stream, with the idle time of the device shaded.
@@ -78,7 +74,6 @@ def draw_timeline(
     Args:
         timeline: the timeline. It can have thousands of events; bars less than a pixel apart are joined.
         start_us, end_us: zoom; by default the whole observed time with a small margin on both sides.
-        faults: result of `find_faults`; each fault gets a row with its lost time.
         device: name of the device if it is not a GPU.
 
     Raises:
@@ -95,12 +90,9 @@ def draw_timeline(
     shown = timeline.window(start - margin, end + margin)
     lines, left_out = event_rows(shown)
     rows = [_Row(line.name, _bars(line.events, shown.span_us / _PIXELS), line.device) for line in lines]
-    for fault in faults:
-        lost = (_Bar(begin, until, until - begin) for begin, until in fault.lost)
-        rows.append(_Row(f"{fault.name}: {100 * fault.share:.0f} %", {"fault": _joined(lost, shown.span_us / _PIXELS)}))
 
     unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
-    figure = style.figure(_WIDTH, 1.25 + _ROW * max(len(rows), 1))
+    figure = style.figure(1.1 + _ROW * max(len(rows), 1))
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
         for kind, bars in row.bars.items():
@@ -113,11 +105,11 @@ def draw_timeline(
     axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
     axes.tick_params(axis="y", length=0)
     pauses = any(_opacity(bar) < 0.9 for row in rows for bars in row.bars.values() for bar in bars)
-    notes = ["; paler bars: many short events with pauses between them"] if pauses else []
+    notes = ["; paler: many short events with pauses"] if pauses else []
     notes += [f"; {left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
     _legend(axes, rows, device, idle=bool(places))
-    axes.set_title((timeline.window(start, end) if zoomed else timeline).headline(device), loc="left", pad=24)
+    axes.set_title((timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
     return figure
 
 
@@ -202,9 +194,8 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
         if bar.text and letters >= min(len(bar.text), 6):
             text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
             ink = "white" if kind in ("kernel", "CUDA graph", "range", "pageable copy") else "black"
-            axes.text((start + end) / 2 / size, place, text, fontsize=6.5, ha="center", va="center", color=ink)
-    height = 0.24 if kind == "fault" else 0.72
-    axes.broken_barh(spans, (place - height / 2, height), facecolors=colors, edgecolors="white", linewidths=edges)
+            axes.text((start + end) / 2 / size, place, text, fontsize=7.5, ha="center", va="center", color=ink)
+    axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=colors, edgecolors="white", linewidths=edges)
 
 
 def _opacity(bar: _Bar) -> float:
@@ -219,7 +210,7 @@ def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: 
         axes.fill_betweenx(height, start / size, end / size, color=_IDLE, lw=0, zorder=0)
         text = time_text(end - start)
         if (end - start) / pixel >= _CHARACTER * (len(text) + 1):
-            axes.text((start + end) / 2 / size, sum(height) / 2, text, fontsize=6.5, ha="center", va="center", color="#555555")
+            axes.text((start + end) / 2 / size, sum(height) / 2, text, fontsize=7.5, ha="center", va="center", color="#555555")
 
 
 def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> None:
@@ -227,20 +218,6 @@ def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> Non
 
     present = {kind for row in rows for kind, bars in row.bars.items() if bars}
     names = {} if device == "GPU" else {"kernel": f"{device} busy"}  # only a GPU has kernels
-    handles = [
-        Patch(color=color, label=names.get(kind, kind))
-        for kind, color in _COLORS.items()
-        if kind in present and kind != "fault"
-    ]
+    handles = [Patch(color=color, label=names.get(kind, kind)) for kind, color in _COLORS.items() if kind in present]
     handles += [Patch(color=_IDLE, label=f"{device} idle")] if idle else []
-    axes.legend(
-        handles=handles,
-        ncols=len(handles),
-        frameon=False,
-        fontsize=8,
-        handlelength=1.4,
-        columnspacing=1.2,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0,
-    )
+    style.name_colors(axes, handles)

@@ -26,12 +26,12 @@ def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> Figure:
     for row in rows:
         if row["batch"] == batch:
             hosts.setdefault((row["gpus"], row["cores"]), []).append(row)
-    figure = style.figure(8.5, 1.4 + 0.3 * sum(map(len, hosts.values())))
+    figure = style.figure(1.4 + 0.3 * sum(map(len, hosts.values())))
     parts = figure.subplots(len(hosts), 1, sharex=True, squeeze=False, height_ratios=[len(shown) for shown in hosts.values()])
     for axes, ((gpus, cores), shown) in zip(parts[:, 0], hosts.items(), strict=True):
         _dots(axes, shown)
         axes.set_title(f"{gpus} GPU{'s' if gpus > 1 else ''}, {cores} cores", loc="left", fontsize=9)
-    parts[-1, 0].set_xlabel(f"µs of one inference at batch {batch} (a dot for each engine, a line at the median)")
+    parts[-1, 0].set_xlabel(f"µs of one inference at batch {batch} (dot: engine, line: median)")
     first = next(iter(hosts.values()))
     ratios = {row["condition"]: median(row["replays_us"]) / median(first[0]["replays_us"]) for row in first}
     worst = max(ratios, key=lambda condition: ratios[condition])

@@ -202,7 +202,7 @@ def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Map
         title: the takeaway.
     """
     names = list(multiplications)
-    figure = style.figure(9.0, 1.0 + 0.42 * len(names))
+    figure = style.figure(1.0 + 0.42 * len(names))
     left, right = figure.subplots(1, 2, sharey=True)
     bars = left.barh(range(len(names)), [count / 1e6 for count in multiplications.values()], 0.6, color=style.color(0))
     left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
@@ -215,6 +215,6 @@ def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Map
         right.semilogx(list(by_name.values()), rows, "os^D"[index % 4], color=style.color(index + 1), label=dtype, ms=7)
     right.set_xlabel("relative error of the result")
     right.grid(axis="x", alpha=0.3)
-    right.legend(frameon=False, fontsize=8, title="the multiplier reads", title_fontsize=8)
+    style.name_colors(right)
     figure.suptitle(title)
     return figure

@@ -62,7 +62,7 @@ def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 1
         spent[str(read_tactic(str(row["tactic"])))].append(float(row["ms"]))
     ranked = sorted(spent.items(), key=lambda entry: -sum(entry[1]))
     shown = ranked[:most] + ([("all others", [ms for _, times in ranked[most:] for ms in times])] if len(ranked) > most else [])
-    figure = style.figure(8.0, 1.0 + 0.27 * len(shown))
+    figure = style.figure(1.0 + 0.27 * len(shown))
     axes = figure.add_subplot()
     bars = axes.barh(range(len(shown)), [sum(times) for _, times in shown], 0.7, color=style.color(0))
     axes.bar_label(bars, [f"{len(times)} layer{'s' if len(times) != 1 else ''}" for _, times in shown], padding=3, fontsize=8)
@@ -85,10 +85,11 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
 
     names = list(tuning.times_ms)
     won = Counter(winners)
-    figure = style.figure(9.0, 1.1 + 0.4 * len(names))
+    figure = style.figure(1.1 + 0.4 * len(names))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
-    for row, name in enumerate(names):
-        times, hue = tuning.times_ms[name], style.color(2 if name == tuning.best else 0)
+    hues = [style.color(name == tuning.best) for name in names]
+    for row, (name, hue) in enumerate(zip(names, hues, strict=True)):
+        times = tuning.times_ms[name]
         left.plot(times, [row] * len(times), "|", color=hue, alpha=0.5, ms=12)
         left.plot(tuning.medians_ms[name], row, "D", color=hue, ms=6)
     left.set_xscale("log")
@@ -97,15 +98,11 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
     left.xaxis.set_minor_formatter(NullFormatter())
     left.set_yticks(range(len(names)), names)
     left.invert_yaxis()
-    left.set_xlabel("milliseconds (each round a line, the median a diamond)")
-    bars = right.barh(range(len(names)), [won[name] for name in names], 0.6, color=style.color(1))
+    left.set_xlabel("ms (diamond: median)")
+    bars = right.barh(range(len(names)), [won[name] for name in names], 0.6, color=hues)
     right.bar_label(bars, padding=3, fontsize=8)
     right.margins(x=0.2)
-    right.set_xlabel(f"wins in {len(winners)} single tries")
+    right.set_xlabel(f"wins in {len(winners)} tries")
     wrong = sum(name != tuning.best for name in winners)
-    figure.suptitle(
-        f"{tuning.best} has the smallest median; a single try chose another {wrong} times of {len(winners)}",
-        fontsize=10,
-        weight="bold",
-    )
+    figure.suptitle(f"{tuning.best} has the smallest median; a single try chose another {wrong} times of {len(winners)}")
     return figure

@@ -61,7 +61,7 @@ class Tiling:
 
 def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
     """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
-    figure = style.figure(7.5, 3.0)
+    figure = style.figure(3.0)
     axes = figure.add_subplot()
     for index, step in enumerate(steps):
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
@@ -79,7 +79,7 @@ def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int])
         tilings: for each name one tiling a batch size.
         batches: on the horizontal axis.
     """
-    figure = style.figure(7.5, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     scale = min(tiling.cost for series in tilings.values() for tiling in series)
     for index, (name, series) in enumerate(tilings.items()):

@@ -17,28 +17,26 @@ if TYPE_CHECKING:
 
 
 def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> Figure:
-    """Left: one measured ratio per round. Right: the medians of the resampled series, and the interval that holds their middle.
+    """Above: one measured ratio per round. Below: the medians of the resampled series, and the interval that holds their middle.
 
     Args:
         ratios: baseline over candidate, shape ``(rounds,)``.
         medians: one for each resampled series, shape ``(resamples,)``.
         interval: the interval computed from them.
     """
-    figure = style.figure(9.0, 3.2)
-    left, right = figure.subplots(1, 2, width_ratios=(2, 1))
-    left.plot(ratios, ".", ms=4, alpha=0.5, color=style.color(0), label="one round")
-    left.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
-    left.axhline(interval.median, color=style.color(1), label=f"median {interval.median:.3f}")
-    left.set(xlabel="round", ylabel="paired ratio: baseline / candidate")
+    figure = style.figure(4.8)
+    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    above.plot(ratios, ".", ms=4, alpha=0.5, color=style.color(0))
+    above.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
+    above.axhline(interval.median, color=style.color(1), label=f"median {interval.median:.3f}")
+    above.set(xlabel="round", ylabel="baseline / candidate")
     low, high = np.percentile(ratios, (2, 98))  # a disturbed round would squeeze the rest
     room = 0.15 * (high - low)
-    left.set_ylim(low - room, high + room)
-    left.legend(frameon=False, loc="upper right")
-    right.hist(medians, 40, orientation="horizontal", color=style.color(0))
-    right.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0, label="the middle 95 %")
-    right.set(xlabel=f"resampled series, of {len(medians):,}", ylabel="their median (enlarged)")
-    right.legend(frameon=False, loc="upper right")
-    right.margins(y=0.25)
+    above.set_ylim(low - room, high + room)
+    style.name_lines(above)
+    below.hist(medians, 40, color=style.color(0))
+    below.axvspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
+    below.set(xlabel="median of a resampled series; orange: the middle 95 %", ylabel=f"series, of {len(medians):,}")
     first, last = np.percentile(ratios, (2.5, 97.5))
     takeaway = f"95 % of single rounds: {first:.2f} to {last:.2f}; of their medians: {interval.low:.2f} to {interval.high:.2f}"
     figure.suptitle(takeaway)
@@ -54,7 +52,7 @@ def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 6
         shown: number of drawn intervals; the title counts all.
     """
     held = [one.low <= truth <= one.high for one in intervals]
-    figure = style.figure(8.0, 2.8)
+    figure = style.figure(2.8)
     axes = figure.add_subplot()
     for place, (one, hit) in enumerate(zip(intervals[:shown], held[:shown], strict=True)):
         axes.plot([place, place], [one.low, one.high], lw=3, color=style.color(0 if hit else 1), solid_capstyle="butt")
@@ -74,7 +72,7 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
         series: milliseconds in the order of the calls, by name.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 3.0)
+    figure = style.figure(3.0)
     axes = figure.add_subplot()
     for index, (name, values) in enumerate(series.items()):
         axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.color(index), label=name)
@@ -98,7 +96,7 @@ def distribution(measured: Measurement, title: str) -> Figure:
     values = measured.latencies_ms
     if len(values) < 100:
         raise ValueError(f"a 99th percentile needs at least 100 calls, got {len(values)}: measure longer")
-    figure = style.figure(8.0, 3.2)
+    figure = style.figure(3.4)
     axes = figure.add_subplot()
     edges = np.geomspace(values.min(), values.max() * 1.001, _BINS)
     axes.hist(values, edges.tolist(), color="#BBBBBB")
@@ -108,11 +106,10 @@ def distribution(measured: Measurement, title: str) -> Figure:
         "p99": measured.percentile_ms(99),
         "slowest": values.max(),
     }
-    for index, (name, value) in enumerate(marks.items()):
-        axes.axvline(value, color=style.color(index), lw=2, ls="--" if name == "mean" else "-", label=f"{name} {value:.2f} ms")
     axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
     _plain_numbers(axes, y=False)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    hues = (style.color(0), style.color(1), "#555555", "#555555")
+    style.mark_values(axes, {f"{name} {value:.2f} ms": value for name, value in marks.items()}, hues)
     axes.set_title(title)
     return figure
 
@@ -124,29 +121,28 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
         panels: by the panel's title, for each subject its places in the session and its latencies in milliseconds, each ``(calls,)``.
         title: the takeaway.
     """
-    figure = style.figure(9.0, 3.2)
-    columns = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
-    for axes, (name, subjects) in zip(columns, panels.items(), strict=True):
+    figure = style.figure(0.7 + 1.8 * len(panels))
+    rows = np.atleast_1d(figure.subplots(len(panels), 1, sharey=True))
+    for axes, (name, subjects) in zip(rows, panels.items(), strict=True):
         for index, (subject, (places, values)) in enumerate(subjects.items()):
             axes.plot(places, values, ".", ms=4, alpha=0.5, color=style.color(index))
             median = float(np.median(values))
             axes.axhline(
                 median, color=style.color(index), lw=1.5, ls=("-", "--")[index % 2], label=f"{subject}: {median:.1f} ms"
             )
-        axes.set_title(name, fontsize=9, weight="normal")
-        axes.set_xlabel("calls of the session, in order")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=8, title="median", title_fontsize=8, loc="lower right")
-    columns[0].set_ylabel("latency (ms)")
-    columns[0].set_ylim(
-        top=1.05 * max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
-    )
+        axes.set_title(name, fontsize=9, weight="normal", loc="left")
+        axes.set_ylabel("latency (ms)")
+    highest = max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
+    rows[0].set_ylim(0, 1.05 * highest)
+    rows[-1].set_xlabel("calls of the session, in order; line: median")
+    for axes in rows:
+        style.name_lines(axes)
     figure.suptitle(title)
     return figure
 
 
 def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
-    """Draw the latency of a call over the batch size on the left, and the throughput over the latency of each batch on the right.
+    """Draw the latency of a call over the batch size, and below it the throughput over the latency of each batch.
 
     Args:
         measured: latencies by batch size.
@@ -155,22 +151,22 @@ def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
     medians = np.array([measured[size].median_ms for size in sizes])
     slow = np.array([measured[size].percentile_ms(99) for size in sizes])
     rates = 1e3 * np.array(sizes) / medians
-    figure = style.figure(9.0, 3.2)
-    left, right = figure.subplots(1, 2)
-    left.loglog(sizes, slow, "o-", color=style.color(1), label="p99")
-    left.loglog(sizes, medians, "o-", color=style.color(0), label="median")
-    left.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
-    left.set(xlabel="batch size n", ylabel="latency of the call (ms)")
-    left.set_xticks(sizes, [str(size) for size in sizes])
-    _plain_numbers(left, x=False)
-    left.minorticks_off()
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, frameon=False)
-    right.plot(medians, rates, "o-", color=style.color(2))
+    figure = style.figure(5.4)
+    above, below = figure.subplots(2, 1)
+    above.loglog(sizes, slow, "o-", color=style.color(1), label="p99")
+    above.loglog(sizes, medians, "o-", color=style.color(0), label="median")
+    above.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
+    above.set(xlabel="batch size n", ylabel="latency of the call (ms)")
+    above.set_xticks(sizes, [str(size) for size in sizes])
+    _plain_numbers(above, x=False)
+    above.minorticks_off()
+    style.name_lines(above)
+    below.plot(medians, rates, "o-", color=style.color(2))
     for size, x, y in zip(sizes, medians, rates, strict=True):
-        right.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)
-    right.set(xscale="log", xlabel="latency of the call (ms)", ylabel="throughput (images/s)")
-    _plain_numbers(right, y=False)
-    right.margins(y=0.15)
+        below.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)
+    below.set(xscale="log", xlabel="latency of the call (ms)", ylabel="throughput (images/s)")
+    _plain_numbers(below, y=False)
+    below.margins(y=0.15)
     best = int(np.argmax(rates))
     gain, price = rates[best] / rates[0], medians[best] / medians[0]
     takeaway = f"Batch {sizes[best]}: {gain:.1f} times the throughput of batch {sizes[0]}, {price:.1f} times the latency"

@@ -161,7 +161,7 @@ def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
         raise CourseError(f"no speedups to draw: the rows have {', '.join(there) or 'no candidate with figures'}")
     batches = sorted({row["batch"] for row in rows})
     networks = list(dict.fromkeys(row["network"] for row in rows))
-    figure = style.figure(3.1 * len(batches) + 0.8, 1.3 + 0.11 * len(networks) * (len(names) + 2))
+    figure = style.figure(1.3 + 0.11 * len(networks) * (len(names) + 2))
     panels = figure.subplots(1, len(batches), sharey=True, sharex=True, squeeze=False)[0]
     for axes, batch in zip(panels, batches, strict=True):
         _panel(axes, [row for row in rows if row["batch"] == batch and "failed" not in row], networks, names)

@@ -65,7 +65,7 @@ def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure
         caches: result of `caches_mib`.
     """
     sizes, times = list(found), list(found.values())
-    figure = style.figure(8.0, 3.2)
+    figure = style.figure(3.2)
     axes = figure.add_subplot()
     axes.semilogx(sizes, times, "o-", base=2, color=style.color(0))
     for name, size in caches.items():

@@ -76,16 +76,17 @@ def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
         ways: the same requests with several rules, one panel each. Neighboring runs have different colors.
         title: the takeaway.
     """
-    figure = style.figure(3.0 * len(ways) + 0.6, 3.4)
-    panels = np.atleast_1d(figure.subplots(1, len(ways), sharex=True, sharey=True))
+    figure = style.figure(0.8 + 1.5 * len(ways))
+    panels = np.atleast_1d(figure.subplots(len(ways), 1, sharex=True, sharey=True))
     for axes, (name, one) in zip(panels, ways.items(), strict=True):
         rows = np.arange(len(one.size))
         runs = np.cumsum(np.diff(one.started_ms, prepend=-1.0) > 0)
-        axes.hlines(rows, one.arrived_ms, one.started_ms, color="#bbbbbb", lw=2)
-        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(run % 3) for run in runs], lw=4)
-        axes.set_title(f"{name}\n{runs[-1]} runs, slowest {one.latency_ms.max():.1f} ms", fontsize=8.5, weight="normal")
-        axes.set(xlabel="time (ms)", xlim=(0, None))
-    panels[0].set(ylabel="request")
+        axes.hlines(rows, one.arrived_ms, one.started_ms, color="#bbbbbb", lw=1.2)
+        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(run % 3) for run in runs], lw=2)
+        takeaway = f"{name}: {runs[-1]} runs, slowest {one.latency_ms.max():.1f} ms"
+        axes.set_title(takeaway, fontsize=9, weight="normal", loc="left")
+        axes.set(ylabel="request", xlim=(0, None))
+    panels[-1].set_xlabel("time (ms)")
     panels[0].invert_yaxis()
     figure.suptitle(title)
     return figure
@@ -99,7 +100,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
         title: the takeaway.
         limit_ms: the end of the upper panel; the percentile of a queue that grows without bound has no meaning.
     """
-    figure = style.figure(7.5, 4.6)
+    figure = style.figure(4.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     for index, (name, loads) in enumerate(ways.items()):
         rates = list(loads)
@@ -107,7 +108,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
         above.plot(rates, slow, "o-", ms=4, color=style.color(index), label=name)
         below.plot(rates, [one.mean_size for one in loads.values()], "o-", ms=4, color=style.color(index))
     above.set(ylabel="99th percentile of\nthe latency (ms)", ylim=(0, limit_ms))
-    above.legend(frameon=False)
+    style.name_lines(above)
     below.set(ylabel="mean batch", xlabel="requests per second", ylim=(0, None))
     figure.suptitle(title)
     return figure

@@ -18,22 +18,20 @@ if TYPE_CHECKING:
 
 # advice, or one question with what follows each answer: {"Does it load?": {"no": "...", "yes": {...}}}
 Tree = str | Mapping[str, Mapping[str, "Tree"]]
-_STEP, _QUESTION, _ADVICE = 4.4, 2.2, 5.6  # from column to column, and widths of boxes
-_LETTERS = 9.0  # that fit into a unit of width
+_ROW, _STEP = 27, 20  # points from row to row, and from a question to what follows its answers
 
 
 @dataclass(frozen=True)
 class _Box:
     text: str
-    x: float
-    y: float
-    leaf: bool
+    depth: int
     answer: str
-    parent: tuple[float, float] | None  # the right edge of the question that leads here
+    leaf: bool
+    parent: int  # the row of the question that leads here
 
 
 def draw_tree(tree: Tree, title: str) -> Figure:
-    """Draw a tree of questions.
+    """Draw a tree of questions from top to bottom, each box in its own row below the question that leads to it.
 
     Args:
         tree: advice, or one question and what follows each of its answers.
@@ -42,60 +40,50 @@ def draw_tree(tree: Tree, title: str) -> Figure:
     Raises:
         ValueError: a level with more than one question, or without an answer.
     """
-    boxes = list(_boxes(tree, 0.0, 0.0, "", None))
-    width = max(box.x for box in boxes) + _ADVICE
-    rows = _leaves(tree)
-    figure = style.figure(0.62 * width, 0.6 + 0.5 * rows)
+    boxes = list(_boxes(tree, 0, "", 0, 0))
+    figure = style.figure(0.4 + len(boxes) * _ROW / 72)
     axes = figure.add_subplot()
+    longest: dict[int, int] = {}
     for box in boxes:
-        _draw(axes, box)
-    axes.set(xlim=(-0.05, width + 0.05), ylim=(rows - 0.4, -0.6))
+        longest[box.depth] = max(longest.get(box.depth, 0), len(box.answer))
+    for row, box in enumerate(boxes):
+        _draw(axes, row, box, longest[box.depth])
+    axes.set(xlim=(0, 72 * style.WIDTH), ylim=((len(boxes) - 0.5) * _ROW, -0.5 * _ROW))  # in points
     axes.set_axis_off()
     axes.set_title(title)
     return figure
 
 
-def _leaves(tree: Tree) -> int:
-    return 1 if isinstance(tree, str) else sum(_leaves(part) for part in _only(tree)[1].values())
-
-
-def _only(tree: Mapping[str, Mapping[str, Tree]]) -> tuple[str, Mapping[str, Tree]]:
+def _boxes(tree: Tree, depth: int, answer: str, row: int, parent: int) -> Iterator[_Box]:
+    """The box of a tree in a row, then the boxes of its children."""
+    if isinstance(tree, str):
+        yield _Box(tree, depth, answer, True, parent)
+        return
     if len(tree) != 1 or not (found := next(iter(tree.items())))[1]:
         raise ValueError(f"expected one question with answers, found {list(tree)}")
-    return found
+    question, answers = found
+    yield _Box(question, depth, answer, False, parent)
+    below = row + 1
+    for word, part in answers.items():
+        for box in _boxes(part, depth + 1, word, below, row):
+            yield box
+            below += 1
 
 
-def _boxes(tree: Tree, x: float, top: float, answer: str, parent: tuple[float, float] | None) -> Iterator[_Box]:
-    """The box of a tree whose leaves are in rows from `top` on, then the boxes of its children."""
-    y = top + (_leaves(tree) - 1) / 2
-    if isinstance(tree, str):
-        yield _Box(tree, x, y, True, answer, parent)
-        return
-    question, follow = _only(tree)
-    yield _Box(question, x, y, False, answer, parent)
-    for word, part in follow.items():
-        yield from _boxes(part, x + _STEP, top, word, (x + _QUESTION, y))
-        top += _leaves(part)
-
-
-def _draw(axes: Axes, box: _Box) -> None:
+def _draw(axes: Axes, row: int, box: _Box, longest: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    hue, width = (style.color(2), _ADVICE) if box.leaf else (style.color(0), _QUESTION)
-    corner = (box.x, box.y - 0.4)
-    axes.add_patch(
-        FancyBboxPatch(corner, width, 0.8, "round,pad=0,rounding_size=0.1", facecolor=hue + "26", edgecolor=hue, lw=1.1)
-    )
-    wrapped = textwrap.fill(box.text, int(width * _LETTERS))
-    axes.text(box.x + width / 2, box.y, wrapped, ha="center", va="center", fontsize=7, linespacing=1.1)
-    if box.parent:
-        axes.annotate(
-            "", (box.x, box.y), box.parent, arrowprops={"arrowstyle": "-|>", "color": "#777777", "shrinkA": 0, "shrinkB": 0}
-        )
-        at = 0.6  # of the way
-        middle = (1 - at) * box.parent[0] + at * box.x
-        white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        axes.text(middle, (1 - at) * box.parent[1] + at * box.y, box.answer, fontsize=7, ha="center", va="center", bbox=white)
+    left, y = box.depth * _STEP, row * _ROW
+    if box.depth:
+        corner = left - _STEP / 2
+        axes.plot([corner, corner, left - 2], [(box.parent + 0.4) * _ROW, y, y], color="#777777", lw=1)
+        axes.text(left, y, box.answer, fontsize=8, weight="bold", va="center")
+        left += 5.4 * longest + 6
+    hue, width = (style.color(2), 72 * style.WIDTH - left - 2) if box.leaf else (style.color(0), 4.6 * len(box.text) + 10)
+    frame = FancyBboxPatch((left, y - 0.42 * _ROW), width, 0.84 * _ROW, "round,pad=0,rounding_size=3")
+    frame.set(facecolor=hue + "26", edgecolor=hue, lw=1.1)
+    axes.add_patch(frame)
+    axes.text(left + 5, y, textwrap.fill(box.text, int((width - 8) / 4.3)), va="center", fontsize=8, linespacing=1.05)
 
 
 def runs_on(plan: Plan, capability: str) -> bool:
@@ -115,7 +103,7 @@ def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: s
         devices: a device's name by its compute capability.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 1.3 + 0.42 * len(plans))
+    figure = style.figure(1.3 + 0.42 * len(plans))
     axes = figure.add_subplot()
     capabilities: Sequence[str] = list(devices)
     for row, plan in enumerate(plans.values()):

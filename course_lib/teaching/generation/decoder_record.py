@@ -28,33 +28,26 @@ def draw_speeds(record: Record, candidates: dict[str, str], over: str, title: st
         title: the takeaway.
     """
     cases = list(dict.fromkeys(row["case"] for row in record.rows))
-    figure = style.figure(7.5, 3.6)
+    figure = style.figure(1.1 + 0.2 * len(cases) * (1 + len(candidates)))
     axes = figure.add_subplot()
-    width = 0.8 / len(candidates)
+    height = 0.8 / len(candidates)
     for index, (candidate, name) in enumerate(candidates.items()):
         found = speeds(record, candidate, over)
-        places = {case: cases.index(case) + (index - (len(candidates) - 1) / 2) * width for case in cases}
+        places = {case: cases.index(case) + (index - (len(candidates) - 1) / 2) * height for case in cases}
         medians = [found[case].median for case in found]
         below = [found[case].median - found[case].low for case in found]
         above = [found[case].high - found[case].median for case in found]
-        axes.bar([places[case] for case in found], medians, width, yerr=(below, above), color=style.color(index), label=name)
-        for case in found:
-            axes.annotate(
-                f"{found[case].median:.2f}x",
-                (places[case], found[case].high),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7,
-            )
-        for case in set(cases) - set(found):
-            axes.annotate(
-                "not measured", (places[case], 0.03), ha="center", va="bottom", rotation=90, fontsize=7, color="#777777"
-            )
-    axes.axhline(1, color="#777777", lw=1, ls="--")
-    axes.set_xticks(range(len(cases)), cases)
-    axes.set(xlabel="case", ylabel=f"speed over {over} (x)", title=title)
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(candidates), frameon=False, fontsize=8
-    )
+        rows = [places[case] for case in found]
+        axes.barh(rows, medians, height, xerr=(below, above), color=style.color(index), label=name)
+        notes = {
+            case: (f"{found[case].median:.2f}x", found[case].high) if case in found else ("not measured", 0) for case in cases
+        }
+        for case, (note, end) in notes.items():
+            axes.annotate(note, (end, places[case]), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.axvline(1, color="#777777", lw=1, ls="--")
+    axes.set_yticks(range(len(cases)), cases)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.set(xlabel=f"speed over {over} (x)", title=title)
+    style.name_colors(axes)
     return figure

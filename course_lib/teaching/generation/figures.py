@@ -25,7 +25,7 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
         ridge: operations that the device computes in the time in which it reads a byte.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 3.6)
+    figure = style.figure(3.6)
     axes = figure.add_subplot()
     for index, (name, line) in enumerate(lines.items()):
         axes.plot(list(line), list(line.values()), "o-", ms=4, color=style.color(index), label=name)
@@ -54,19 +54,17 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
         models: sizes by name.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 3.6)
+    figure = style.figure(3.6)
     axes = figure.add_subplot()
     for index, (name, model) in enumerate(models.items()):
         tokens = np.geomspace(256, model.longest, 20)
         gib = [model.cache_bytes(1) * one / 2**30 for one in tokens]
-        axes.plot(tokens, gib, color=style.color(index), label=f"{name}: {model.cache_bytes(1) / 1024:.0f} KiB per token")
-        axes.plot(tokens[-1], gib[-1], "o", ms=5, color=style.color(index))
-        axes.annotate(f"{gib[-1]:.2g} GiB", (tokens[-1], gib[-1]), (6, -3), textcoords="offset points", fontsize=8)
+        label = f"{name}: {model.cache_bytes(1) / 1024:.0f} KiB per token, at most {gib[-1]:.2g} GiB"
+        axes.plot(tokens, gib, "o-", markevery=[-1], color=style.color(index), label=label)
     axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="keys and values (GiB)", title=title)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlim(right=500_000)
-    axes.legend(frameon=False, fontsize=8)
+    style.name_lines(axes)
     return figure
 
 
@@ -78,13 +76,13 @@ def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
         title: the takeaway.
     """
     rows, columns = max(seen.shape[0] for seen in masks.values()), [seen.shape[1] for seen in masks.values()]
-    figure = style.figure(0.37 * sum(columns) + 1.2, 0.37 * rows + 1.5)
+    figure = style.figure(0.25 * rows + 1.4)
     panels = np.atleast_1d(figure.subplots(1, len(masks), width_ratios=columns))
     for axes, (name, seen) in zip(panels, masks.items(), strict=True):
         axes.imshow(seen, cmap="Blues", vmin=0, vmax=1.4, aspect="equal")
         axes.set_title(name, fontsize=8.5, weight="normal")
-        axes.set_xticks(range(seen.shape[1]), range(seen.shape[1]), fontsize=7)
-        axes.set_yticks(range(seen.shape[0]), range(seen.shape[0]), fontsize=7)
+        axes.set_xticks(range(seen.shape[1]), range(seen.shape[1]), fontsize=8)
+        axes.set_yticks(range(seen.shape[0]), range(seen.shape[0]), fontsize=8)
         axes.set_xticks(np.arange(seen.shape[1] + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(seen.shape[0] + 1) - 0.5, minor=True)
         axes.grid(which="minor", color="white", lw=1)
@@ -103,7 +101,7 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
         tables: layer tables by name, drawn from top to bottom.
         title: the takeaway.
     """
-    figure = style.figure(7.5, 1.3 + 0.4 * len(tables))
+    figure = style.figure(1.3 + 0.4 * len(tables))
     axes = figure.add_subplot()
     kinds = list(dict.fromkeys(kernel.kind for table in tables.values() for kernel in table.kernels))
     left = np.zeros(len(tables))
@@ -115,7 +113,7 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
     axes.set_yticks(range(len(tables)), [f"{name}: {len(table.kernels)}" for name, table in tables.items()])
     axes.invert_yaxis()
     axes.set(xlabel="kernels", title=title)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(kinds), frameon=False, fontsize=8)
+    style.name_colors(axes)
     return figure
 
 
@@ -126,17 +124,17 @@ def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
         ways: the same requests with several rules, one panel each.
         title: the takeaway.
     """
-    figure = style.figure(9.0, 3.0)
-    panels = np.atleast_1d(figure.subplots(1, len(ways), sharex=True, sharey=True))
+    figure = style.figure(0.8 + 1.6 * len(ways))
+    panels = np.atleast_1d(figure.subplots(len(ways), 1, sharex=True, sharey=True))
     for axes, (name, served) in zip(panels, ways.items(), strict=True):
         turns = [int((served.slot[:index] == slot).sum()) for index, slot in enumerate(served.slot)]  # neighbors differ
         colors = [style.color(turn % 3) for turn in turns]
         axes.barh(served.slot, served.finished_s - served.joined_s, left=served.joined_s, color=colors, edgecolor="white")
         axes.barh(served.slot, served.freed_s - served.finished_s, left=served.finished_s, color="#cccccc", height=0.5)
-        axes.set_title(f"{name}: the last answer ends at {served.finished_s.max():.2f} s", fontsize=8.5, weight="normal")
-        axes.set(xlabel="time (s)", xlim=(0, None))
-        axes.set_yticks(range(served.slot.max() + 1))
-    panels[0].set(ylabel="batch slot")
+        end = served.finished_s.max()
+        axes.set_title(f"{name}: the last answer ends at {end:.2f} s", fontsize=9, weight="normal", loc="left")
+        axes.set(ylabel="batch slot", xlim=(0, None), yticks=range(served.slot.max() + 1))
+    panels[-1].set_xlabel("time (s)")
     panels[0].invert_yaxis()
     figure.suptitle(title)
     return figure
@@ -149,17 +147,18 @@ def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure
         ways: by name of the rule and by requests per second.
         title: the takeaway.
     """
-    figure = style.figure(9.0, 3.2)
-    left, right = figure.subplots(1, 2, sharex=True)
+    figure = style.figure(4.6)
+    above, below = figure.subplots(2, 1, sharex=True)
     for index, (name, loads) in enumerate(ways.items()):
         rates, color = list(loads), style.color(index)
-        left.plot(rates, [one.tokens_per_s for one in loads.values()], "o-", ms=4, color=color, label=name)
+        above.plot(rates, [one.tokens_per_s for one in loads.values()], "o-", ms=4, color=color, label=name)
         slow = [float(np.percentile(one.to_first_token_s, 95)) for one in loads.values()]
-        right.plot(rates, slow, "o-", ms=4, color=color)
-    left.set(xlabel="requests per second", ylabel="tokens per second", ylim=(0, None))
-    right.set(xlabel="requests per second", ylabel="95th percentile of the\ntime to the first token (s)", yscale="log")
-    right.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    left.legend(frameon=False)
+        below.plot(rates, slow, "o-", ms=4, color=color, label=name)
+    above.set(ylabel="tokens per second", ylim=(0, None))
+    below.set(xlabel="requests per second", ylabel="95th percentile of the\ntime to the first token (s)", yscale="log")
+    below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for axes in (above, below):
+        style.name_lines(axes)
     figure.suptitle(title)
     return figure
 
@@ -172,10 +171,10 @@ def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title:
         names: the candidates.
         title: the takeaway.
     """
-    figure = style.figure(9.0, 2.8)
+    figure = style.figure(2.8)
     panels = np.atleast_1d(figure.subplots(1, len(chances), sharex=True, sharey=True))
-    for index, (axes, (name, chance)) in enumerate(zip(panels, chances.items(), strict=True)):
-        axes.barh(range(len(names)), chance, color=style.color(index), height=0.7)
+    for axes, (name, chance) in zip(panels, chances.items(), strict=True):
+        axes.barh(range(len(names)), chance, color=style.color(0), height=0.7)
         axes.set_yticks(range(len(names)), names, family="monospace", fontsize=8)
         axes.set_title(name, fontsize=8.5, weight="normal")
         axes.set(xlabel="probability")

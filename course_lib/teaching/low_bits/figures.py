@@ -23,7 +23,7 @@ def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
         grids: numbers by name of the format, in any order.
         title: the takeaway.
     """
-    figure = style.figure(8.0, 1.0 + 0.42 * len(grids))
+    figure = style.figure(1.0 + 0.42 * len(grids))
     axes = figure.add_subplot()
     for row, numbers in enumerate(grids.values()):
         shown = np.unique(numbers[numbers >= 0]) / numbers.max()
@@ -46,7 +46,7 @@ def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
         title: the takeaway.
     """
     cases = list(next(iter(costs.values())))
-    figure = style.figure(8.0, 1.4 + 0.16 * len(cases) * (1 + len(costs)))
+    figure = style.figure(1.4 + 0.16 * len(cases) * (1 + len(costs)))
     axes = figure.add_subplot()
     for index, (name, row) in enumerate(costs.items()):
         means, widths = (np.array([getattr(row[case], part) for case in cases]) for part in ("mean", "half_width"))
@@ -59,7 +59,7 @@ def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
     axes.axvline(0, color="#777777", lw=0.8)
     axes.set(xlabel=_MORE, title=title)
     if len(costs) > 1:
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+        style.name_colors(axes)
     return figure
 
 
@@ -70,7 +70,7 @@ def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figu
         errors: mean squared error by the scale's fraction of (largest magnitude / largest code), for each block by name.
         title: the takeaway.
     """
-    figure = style.figure(7.0, 3.0)
+    figure = style.figure(3.0)
     axes = figure.add_subplot()
     for index, (name, tried) in enumerate(errors.items()):
         relative = np.array(list(tried.values())) / tried[1.0]
@@ -78,7 +78,7 @@ def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figu
         best = int(relative.argmin())
         axes.plot(list(tried)[best], relative[best], "o", color=style.color(index))
     axes.set(xlabel="scale / (largest magnitude / 7)", ylabel="mean squared error /\nthat at 1", title=title)
-    axes.legend(frameon=False, fontsize=8)
+    style.name_lines(axes)
     return figure
 
 
@@ -89,15 +89,15 @@ def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Fi
         largest: by name of the state, a pair of arrays ``(channels,)``: input and weights.
         title: the takeaway.
     """
-    figure = style.figure(9.0, 2.9)
-    panels = np.atleast_1d(figure.subplots(1, len(largest), sharex=True, sharey=True))
+    figure = style.figure(0.8 + 1.5 * len(largest))
+    panels = np.atleast_1d(figure.subplots(len(largest), 1, sharex=True, sharey=True))
     for axes, (name, pair) in zip(panels, largest.items(), strict=True):
         for index, (what, values) in enumerate(zip(("input", "weights"), pair, strict=True)):
             axes.semilogy(values, ".", ms=4, color=style.color(index), label=what)
-        axes.set_title(name, fontsize=8.5, weight="normal")
-        axes.set(xlabel="channel of the input")
-    panels[0].set(ylabel="largest magnitude")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        axes.set_title(name, fontsize=9, weight="normal", loc="right")
+        axes.set(ylabel="largest magnitude")
+    panels[-1].set_xlabel("channel of the input")
+    style.name_colors(panels[0])
     figure.suptitle(title)
     return figure
 
@@ -111,7 +111,7 @@ def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight
         highlight: name of the way that the title is about.
     """
     ordered = sorted(points.items(), key=lambda point: point[1][0])
-    figure = style.figure(7.0, 1.0 + 0.26 * len(points))
+    figure = style.figure(1.0 + 0.26 * len(points))
     axes = figure.add_subplot()
     for row, (name, (_, paid)) in enumerate(ordered):
         axes.errorbar(paid.mean, row, xerr=paid.half_width, fmt="o", ms=5, capsize=3, color=style.color(name == highlight))

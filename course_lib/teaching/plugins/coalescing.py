@@ -65,14 +65,14 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    figure = style.figure(8.0, 0.9 + 0.48 * len(requests))
+    figure = style.figure(0.9 + 0.48 * len(requests))
     axes = figure.add_subplot()
     colors = ScalarMappable(Normalize(0, WARP - 1), colormaps["viridis"])
     shades = colors.to_rgba(np.arange(WARP))
     for row, one in enumerate(requests):
         _strip(axes, row, one, shades)
     axes.set_yticks(range(len(requests)), [one.name for one in requests])
-    axes.set(xlim=(0, SHOWN), ylim=(len(requests) - 0.5, -0.5), xticks=range(0, SHOWN + 1, 64))
+    axes.set(xlim=(0, SHOWN), ylim=(len(requests) - 0.5, -0.5), xticks=range(0, SHOWN + 1, 128))
     axes.set_xlabel(f"byte (of a model without caches; the first {SHOWN} bytes)")
     axes.set_title(title)
     axes.spines["left"].set_visible(False)

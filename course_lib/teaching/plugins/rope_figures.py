@@ -25,7 +25,7 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
         positions: positions of tokens, from 0 on.
     """
     cos, sin = rope_tables(positions, head_size)
-    figure = style.figure(2.0 * len(pairs), 2.6)
+    figure = style.figure(2.0)
     for place, pair in enumerate(pairs):
         axes = figure.add_subplot(1, len(pairs), place + 1, aspect="equal")
         axes.plot(*(f(np.linspace(0, 2 * np.pi, 100)) for f in (np.cos, np.sin)), color="#cccccc", lw=0.8)
@@ -54,16 +54,14 @@ def relative_figure(query: np.ndarray, key: np.ndarray, *, positions: int = 48) 
     plain, rotated = (q[0, :, 0] @ k[0, :, 0].T for q, k in (repeated, turned))
     scores = {"as they are": plain, "with RoPE": rotated}
     limit = max(np.abs(score).max() for score in scores.values())
-    figure = style.figure(7.0, 3.2)
+    figure = style.figure(3.2)
     for place, (name, score) in enumerate(scores.items()):
         axes = figure.add_subplot(1, 2, place + 1)
         picture = axes.imshow(score, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set(xlabel="position of the key", ylabel="position of the query")
         axes.set_title(name, weight="normal", fontsize=9)
     figure.colorbar(picture, ax=figure.axes, label="score")
-    figure.suptitle(
-        "After RoPE a score depends on the distance of two tokens: constant along diagonals", fontsize=10, weight="bold"
-    )
+    figure.suptitle("After RoPE a score depends on the distance of two tokens: constant along diagonals")
     return figure
 
 
@@ -85,7 +83,7 @@ def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
     Args:
         errors: dtype, as named by NumPy, and what `rounding_errors` gave for it.
     """
-    figure = style.figure(7.0, 2.8)
+    figure = style.figure(2.8)
     axes = figure.add_subplot()
     worst = max(float(error.max()) for error in errors.values())
     for place, (name, error) in enumerate(errors.items()):
@@ -94,7 +92,7 @@ def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
     axes.axvline(1, color="gray", ls="--", lw=0.8)
     axes.set(xlabel="error of a number, in roundings of its type for its pair's length", ylabel="share of numbers (%)")
     axes.set_title(f"No number is further off than {worst:.2f} roundings")
-    axes.legend(fontsize=8, frameon=False)
+    style.name_colors(axes)
     return figure
 
 
@@ -106,24 +104,20 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
             under the name of the faster way to copy.
     """
     names = [f"{' x '.join(map(str, row['shape']))}, {row['dtype']}" for row in rows]
-    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
-    colors = [style.color(dtypes.index(row["dtype"])) for row in rows]
     over = [row["speed_over"] for row in rows]
     copy = [(one.get("copy") or one["negation"])["median"] for one in over]
     compiled = [one["compiled"]["median"] for one in over]
-    figure = style.figure(8.5, 0.9 + 0.3 * len(rows))
+    figure = style.figure(0.9 + 0.3 * len(rows))
     axes = None
     for place, (label, values) in enumerate((("over the faster copy", copy), ("over torch.compile", compiled))):
         axes = figure.add_subplot(1, 2, place + 1, sharey=axes)
-        axes.barh(range(len(rows)), values, color=colors, height=0.65)
+        axes.barh(range(len(rows)), values, color=style.color(0), height=0.65)
         for row, value in enumerate(values):
             axes.text(0.03, row, f"{value:.2f}", va="center", color="white", fontsize=8)
         axes.axvline(1, color="gray", ls="--", lw=0.8)
-        axes.set(xlabel=f"speed of the RoPE kernel {label}", xlim=(0, 1.3))
+        axes.set(xlabel=f"speed {label}", xlim=(0, 1.3))
     figure.axes[0].set_yticks(range(len(rows)), names)
     figure.axes[0].invert_yaxis()
     figure.axes[1].tick_params(labelleft=False)
-    figure.suptitle(
-        f"{min(copy):.2f} to {max(copy):.2f} of a copy's speed: it depends on the shape", fontsize=10, weight="bold"
-    )
+    figure.suptitle(f"{min(copy):.2f} to {max(copy):.2f} of a copy's speed: it depends on the shape")
     return figure

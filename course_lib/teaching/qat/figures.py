@@ -38,19 +38,19 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     y.sum().backward()
     assert x.grad is not None
     values, rounded, gradient = x.detach().numpy(), y.detach().numpy(), x.grad.numpy()
-    drawn = style.figure(8.0, 3.0)
-    left, right = drawn.subplots(1, 2)
+    drawn = style.figure(4.6)
+    left, right = drawn.subplots(2, 1, sharex=True)
     left.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
     left.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
-    left.set(xlabel="value", ylabel="value after rounding")
-    left.set_title("Forward: rounding steps, clipped at both ends")
-    left.legend(frameon=False, fontsize=8)
+    left.set(ylabel="value after rounding")
+    left.set_title("Forward: rounding steps, clipped at both ends", loc="left")
+    style.name_lines(left)
     right.axhline(0, color=style.color(1), lw=1.8, label="true derivative")
     right.plot(values, gradient, color=style.color(2), lw=1.8, label="straight-through")
     cut = values[gradient == 0]
-    right.set(xlabel="value", ylabel="gradient that passes", ylim=(-0.15, 1.3))
-    right.set_title(f"Backward: cut below {cut[cut < 0].max():.2f} and above {cut[cut > 0].min():.2f}")
-    right.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)
+    right.set(xlabel="value", ylabel="gradient that passes", ylim=(-0.15, 1.2))
+    right.set_title(f"Backward: cut below {cut[cut < 0].max():.2f} and above {cut[cut > 0].min():.2f}", loc="left")
+    style.name_lines(right)
     return drawn
 
 
@@ -76,16 +76,14 @@ def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 
             weight -= rate * gradient
         path.append(float(weight.detach()))
     rounded = fake_quantize(np.array(path), 1.0, bits)
-    drawn = style.figure(7.5, 3.2)
+    drawn = style.figure(3.2)
     axes = drawn.add_subplot()
     axes.axhline(target, color="#777777", lw=1, ls="--", label=f"target {target:g}")
     axes.plot([0, steps], [start, start], color=style.color(1), lw=1.4, label="true derivative: 0, it never moves")
     axes.plot(path, color=style.color(2), lw=1.8, label="straight-through: the weight")
     axes.step(range(steps + 1), rounded, where="post", color=style.color(0), lw=1.2, label="... and what it is rounded to")
-    axes.set(
-        xlabel="step of gradient descent", ylabel="weight", xlim=(0, steps), ylim=(None, max(*path, *rounded, target) + 0.35)
-    )
-    axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+    axes.set(xlabel="step of gradient descent", ylabel="weight", xlim=(0, steps))
+    style.name_lines(axes)
     late = sorted({round(float(value), 3) for value in rounded[len(rounded) // 2 :]})
     axes.set_title(f"Straight through, the rounded weight ends at {' or '.join(f'{value:g}' for value in late)}", loc="left")
     return drawn
@@ -98,7 +96,7 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
         losses: name of the training, to the mean loss of each epoch; the first entry is the loss before training.
         floor: loss of the float network.
     """
-    drawn = style.figure(7.0, 3.2)
+    drawn = style.figure(3.2)
     axes = drawn.add_subplot()
     for index, (name, values) in enumerate(losses.items()):
         axes.plot(values, "o-", ms=4, color=style.color(index), label=name)

@@ -13,7 +13,7 @@ def test_the_gradient_is_cut_half_a_step_beyond_the_last_level():
     x, gradient = right.lines[1].get_data()
     inside = (x > -4.5 / 3 + 1e-6) & (x < 3.5 / 3 - 1e-6)
     np.testing.assert_array_equal(gradient[np.abs(x - 3.5 / 3) > 1e-3], inside[np.abs(x - 3.5 / 3) > 1e-3].astype(float))
-    assert right.get_title() == "Backward: cut below -1.50 and above 1.17"
+    assert right.get_title(loc="left") == "Backward: cut below -1.50 and above 1.17"
 
 
 def test_a_target_on_a_level_is_reached_and_kept():
