@@ -79,11 +79,6 @@ class Fault:
     share: float
     events: tuple[Event, ...]
 
-    @property
-    def lost_us(self) -> float:
-        """Length of all intervals in `lost`, in microseconds."""
-        return total(self.lost)
-
     def __str__(self) -> str:
         return f"{self.name} ({100 * self.share:.0f} % of the time): {self.finding} Remedy: {self.remedy}. {self.advice}"
 

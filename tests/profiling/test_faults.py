@@ -10,6 +10,7 @@ from course_lib.benchmark.records import RESULTS
 from course_lib.profiling import faults
 from course_lib.profiling.faults import find_faults
 from course_lib.profiling.readers.nsys import read_nsys
+from course_lib.profiling.timelines.intervals import total
 from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline
 
 THREAD, STREAM = "thread 1", "stream 7"
@@ -72,7 +73,7 @@ def test_host_work_between_launches_is_found_with_its_duration_and_its_name():
     assert fault.name == "idle GPU"
     # the device rests from the end of a kernel until the next launch arrives: 500 + 5 + 2 - 300 - (5 + 2 - 5)
     assert [end - start for start, end in fault.lost] == [pytest.approx(205)] * 9
-    assert fault.lost_us == pytest.approx(9 * 205)
+    assert total(fault.lost) == pytest.approx(9 * 205)
     assert fault.share == pytest.approx(9 * 205 / (10 * 300 + 9 * 205))
     assert "9 gaps of 50 us or more, the longest 205 us while the host ran its own code in 'preprocess'" in fault.finding
     assert len(fault.events) == 9
@@ -132,7 +133,7 @@ def test_tiny_kernels_launched_one_by_one_are_found():
         loop.work(2, launch=8)
     (fault,) = loop.faults.values()
     assert fault.name == "tiny kernels"
-    assert fault.lost_us == pytest.approx(49 * 6)  # a launch every 8 us, 2 us of work each
+    assert total(fault.lost) == pytest.approx(49 * 6)  # a launch every 8 us, 2 us of work each
     assert "50 of 50 kernels" in fault.finding
     assert "CUDA graph" in fault.remedy
 
@@ -155,7 +156,7 @@ def test_short_kernels_that_were_queued_in_time_are_no_fault():
 def test_without_calls_the_gaps_before_short_kernels_count():
     kernels = [Event("k", "kernel", 10 * i, 2, STREAM) for i in range(50)]
     (fault,) = find_faults(Timeline(tuple(kernels)))
-    assert (fault.name, fault.lost_us) == ("tiny kernels", 49 * 8)
+    assert (fault.name, total(fault.lost)) == ("tiny kernels", 49 * 8)
 
 
 def test_allocation_in_the_loop_is_found():
@@ -236,6 +237,6 @@ def test_whatever_is_recorded_losses_lie_within_the_span(events):
     timeline = Timeline(tuple(events))
     for fault in find_faults(timeline):
         assert faults.SMALLEST_SHARE <= fault.share <= 1 + 1e-9
-        assert fault.lost_us == pytest.approx(fault.share * timeline.span_us)
+        assert total(fault.lost) == pytest.approx(fault.share * timeline.span_us)
         assert all(timeline.start_us <= start < end <= timeline.end_us for start, end in fault.lost)
         assert fault.events

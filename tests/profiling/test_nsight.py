@@ -15,28 +15,21 @@ AS_TEXT = ["python", "infer.py", "--plan", "model.plan"]
 def test_nsys_records_between_start_and_stop_with_every_node_of_a_graph():
     assert nsys_profile(PROGRAM, output="run") == [
         *("nsys", "profile", "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"),
-        *("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--output=run", "--force-overwrite=false"),
+        *("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--output=run"),
         *AS_TEXT,
     ]
 
 
-def test_nsys_can_record_one_range_or_everything():
-    line = nsys_profile(PROGRAM, output="run", capture="infer", trace=["cuda"], graph_nodes=False, overwrite=True)
-    assert {"--capture-range=nvtx", "--nvtx-capture=infer@*", "--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"} <= set(line)
-    assert {"--trace=cuda", "--cuda-graph-trace=graph", "--force-overwrite=true"} <= set(line)
-    assert not [option for option in nsys_profile(PROGRAM, output="run", capture="all") if "capture" in option]
-
-
 def test_the_export_stands_beside_the_report():
-    assert nsys_export("out/run.nsys-rep", overwrite=True) == [
-        *("nsys", "export", "--type=sqlite", "--output=out/run.sqlite", "--force-overwrite=true", "out/run.nsys-rep"),
+    assert nsys_export("out/run.nsys-rep") == [
+        *("nsys", "export", "--type=sqlite", "--output=out/run.sqlite", "out/run.nsys-rep"),
     ]
 
 
 def test_stats_print_csv():
-    assert nsys_stats("run.sqlite", reports=["cuda_gpu_kern_sum", "nvtx_sum"]) == [
-        *("nsys", "stats", "--report=cuda_gpu_kern_sum", "--report=nvtx_sum", "--format=csv", "--output=-", "run.sqlite"),
-    ]
+    line = nsys_stats("run.sqlite")
+    assert line[:3] == ["nsys", "stats", "--report=cuda_gpu_kern_sum"]
+    assert line[-3:] == ["--format=csv", "--output=-", "run.sqlite"]
 
 
 def test_ncu_measures_what_the_reader_shows_within_a_range():
@@ -48,12 +41,10 @@ def test_ncu_measures_what_the_reader_shows_within_a_range():
     ]
 
 
-def test_ncu_can_write_a_report_of_a_section_set():
-    line = ncu_profile(PROGRAM, output="run", section_set="full", metrics=(), kernel="gemm|conv", base_clock=False)
-    assert {"--set=full", "--kernel-name=regex:gemm|conv", "--export=run", "--force-overwrite", "--clock-control=none"} <= set(
-        line
-    )
-    assert not [option for option in line if option.startswith(("--metrics", "--nvtx", "--csv", "--launch-skip"))]
+def test_ncu_can_write_a_report():
+    line = ncu_profile(PROGRAM, output="run", base_clock=False)
+    assert {"--export=run", "--force-overwrite", "--clock-control=none"} <= set(line)
+    assert not [option for option in line if option.startswith(("--nvtx", "--csv", "--launch-skip"))]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +54,8 @@ def test_ncu_can_write_a_report_of_a_section_set():
         (lambda: nsys_profile(PROGRAM, output="o", trace=[]), "cannot trace nothing"),
         (lambda: nsys_profile([], output="o"), "the command is a list"),
         (lambda: nsys_profile("python infer.py", output="o"), "the command is a list"),
-        (lambda: nsys_profile(PROGRAM, output="o", capture="a@b"), "the range 'a@b' has @"),
-        (lambda: nsys_stats("r", reports=[]), "at least one table"),
-        (lambda: nsys_stats("r", reports=["a,b"]), "one text each"),
         (lambda: ncu_profile(PROGRAM), "either `output`"),
         (lambda: ncu_profile(PROGRAM, output="o", csv="c"), "either `output`"),
-        (lambda: ncu_profile(PROGRAM, csv="c", section_set="everything"), "no section set 'everything'"),
         (lambda: ncu_profile(PROGRAM, csv="c", metrics=()), "nothing to measure"),
         (lambda: ncu_profile(PROGRAM, csv="c", skip=-1), "skip at least 0"),
         (lambda: ncu_profile(PROGRAM, csv="c", count=0), "at least 1 launch"),

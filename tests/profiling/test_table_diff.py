@@ -57,7 +57,7 @@ def test_two_kernels_that_became_one_are_merged() -> None:
         ("kept", ["a4"], ["b3"]),
         ("kept", ["a5"], ["b4"]),
     ]
-    assert len(compared.unchanged) == 3 and not compared.retyped and not compared.reformatted
+    assert len(compared.unchanged) == 3 and not compared.retyped
     assert [(f.operators, f.places, f.pieces) for f in compared.fused] == [("Conv + Relu", 1, 2)] and not compared.parted
     assert compared.headline == "5 kernels became 4: Conv + Relu fused in 1 place"
     assert str(compared).splitlines() == [
@@ -132,11 +132,11 @@ def test_types_and_formats_that_changed() -> None:
     )
     compared = diff(before, after)
     conv, relu, head = compared.changes
-    assert conv.differs == {"reads": ("Float", "Half"), "writes": ("Float", "Half"), "format": ("NHWC", "Linear")}
-    assert relu.differs == {"writes": ("Float", "Half")} and head.differs == {}, "what one side does not tell is not compared"
-    assert compared.retyped == (conv, relu) and compared.reformatted == (conv,) and compared.unchanged == (head,)
+    assert conv.differs == {"reads": ("FP32", "FP16"), "writes": ("FP32", "FP16"), "format": ("NHWC", "Linear")}
+    assert relu.differs == {"writes": ("FP32", "FP16")} and head.differs == {}, "what one side does not tell is not compared"
+    assert compared.retyped == (conv, relu) and compared.unchanged == (head,)
     assert conv.retyped and not head.retyped
-    assert compared.headline == "3 kernels stayed 3: Half instead of Float in 1 kernel"
+    assert compared.headline == "3 kernels stayed 3: FP16 instead of FP32 in 1 kernel"
 
 
 def test_a_split_pair_is_not_hidden_by_a_kernel_with_the_same_nodes() -> None:
@@ -145,8 +145,8 @@ def test_a_split_pair_is_not_hidden_by_a_kernel_with_the_same_nodes() -> None:
     compared = diff(before, after)
     assert kinds(compared) == [("split", ["a"], ["int8 conv", "scale, relu"])]
     assert not compared.parted, "conv and relu still meet in a kernel"
-    assert "Reads: Int8 instead of Float in 1 kernel." in str(compared)
-    assert compared.headline == "1 kernel became 2: split in 1 place, Int8 instead of Float in 1 kernel"
+    assert "Reads: INT8 instead of FP32 in 1 kernel." in str(compared)
+    assert compared.headline == "1 kernel became 2: split in 1 place, INT8 instead of FP32 in 1 kernel"
 
 
 def test_tables_without_a_node_in_common_say_so() -> None:
@@ -178,7 +178,7 @@ def test_the_notebook_shows_what_changed_and_escapes_names() -> None:
     html = diff(before, after)._repr_html_()
     assert "<a1>" not in html and "&lt;a1&gt;" in html and "<turn>" not in html and "<b3>" not in html
     assert html.count("<tr") == 1 + 3 + 1, "a head, three changes, and the unchanged ones in one row"
-    assert "merged" in html and "gone" in html and "added" in html and "Float → Half" in html and "1 kernel unchanged" in html
+    assert "merged" in html and "gone" in html and "added" in html and "FP32 → FP16" in html and "1 kernel unchanged" in html
 
 
 def test_json_holds_every_change() -> None:
@@ -187,7 +187,7 @@ def test_json_holds_every_change() -> None:
     assert values["kernels"] == [5, 2] and values["summary"] == str(compared).splitlines()
     first = values["changes"][0]
     assert first["kind"] == "merged" and first["before"] == ["a1", "a2"] and first["after"] == ["b1"]
-    assert first["nodes"] == ["conv", "relu"] and first["differs"]["reads"] == ["Float", "Half"]
+    assert first["nodes"] == ["conv", "relu"] and first["differs"]["reads"] == ["FP32", "FP16"]
     assert [change["kind"] for change in values["changes"]] == ["merged", "vanished", "vanished", "kept"]
 
 
@@ -260,7 +260,7 @@ def test_attention_fuses_in_half_precision_only() -> None:
     assert len(compared.before.kernels) > len(compared.after.kernels)
     attention = compared.fused[0]
     assert str(attention) == "attention (MatMul + Softmax + MatMul)" and attention.places == 4 and attention.pieces >= 8
-    assert f"{len(compared.after.kernels)}: attention fused in 4 places, Half instead of Float" in compared.headline
+    assert f"{len(compared.after.kernels)}: attention fused in 4 places, FP16 instead of FP32" in compared.headline
     back = diff(built("encoder", "fp16"), built("encoder", "fp32"))
     assert "attention taken apart in 4 places" in back.headline
     assert not any("attention" in str(together) for together in back.fused)
@@ -273,7 +273,7 @@ def test_pairs_turn_convolutions_to_int8_and_leave_their_epilogue_to_a_kernel_of
     stem = next(c for c in compared.changes if "/stem+norm/Conv" in c.nodes)
     assert stem.kind == "split" and len(stem.before) == 1
     assert "Int8" in {dtype for k in stem.after for dtype in k.dtypes}
-    assert "Int8 instead of Float in 10 kernels" in compared.headline
+    assert "INT8 instead of FP32 in 10 kernels" in compared.headline
     assert len(compared.of("split")) >= 6
 
 
@@ -305,11 +305,11 @@ def recorded(precision: str) -> LayerTable:
 def test_tensorrt_8_6_from_fp32_to_int8() -> None:
     compared = diff(recorded("fp32"), recorded("int8"))
     assert (
-        compared.headline == "57 kernels became 56: Conv + Relu + MaxPool fused in 1 place, Int8 instead of Float in 54 kernels"
+        compared.headline == "57 kernels became 56: Conv + Relu + MaxPool fused in 1 place, INT8 instead of FP32 in 54 kernels"
     )
     merged = compared.of("merged")[0]
     assert merged.after[0].kind == "CaskConvActPool" and [k.kind for k in merged.before] == ["CaskConvolution", "CaskPooling"]
-    assert all(change.differs == {"weights": ("Float", "Int8")} for change in compared.retyped) and len(compared.retyped) == 54
+    assert all(change.differs == {"weights": ("FP32", "INT8")} for change in compared.retyped) and len(compared.retyped) == 54
     assert not compared.of("vanished", "split", "regrouped", "appeared")
 
 

@@ -114,11 +114,6 @@ class TableDiff:
         return tuple(change for change in self.changes if change.retyped)
 
     @property
-    def reformatted(self) -> tuple[Change, ...]:
-        """Changes of the memory layout of results."""
-        return tuple(change for change in self.changes if "format" in change.differs)
-
-    @property
     def fused(self) -> tuple[Together, ...]:
         """Operators that share a kernel now and did not before, the ones that save most kernels first."""
         return self._together(self.after.kernels, self.before.kernels)

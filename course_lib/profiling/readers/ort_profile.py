@@ -37,7 +37,6 @@ def profile_onnxruntime(
     *,
     level: Literal["disabled", "basic", "extended", "all"] = "all",
     runs: int = 20,
-    threads: int = 1,
 ) -> tuple[LayerTable, LayerTimings]:
     """The layers of a model in ONNX Runtime on the CPU, and the time of each layer.
 
@@ -46,7 +45,6 @@ def profile_onnxruntime(
         feeds: inputs by name. They determine the shapes in the table.
         level: optimization level. "basic" folds, removes unused nodes and fuses some, "extended" fuses more, "all" changes layouts.
         runs: number of measured runs, after three warm-up runs.
-        threads: number of threads that work on one layer.
 
     Returns:
         The table, one row per node of the optimized graph, with the ONNX nodes that `fused_nodes` finds in it; and the timings,
@@ -55,10 +53,10 @@ def profile_onnxruntime(
     Raises:
         BuildError: no such file, no ONNX model, or one that ONNX Runtime rejects.
         EngineError: the inputs do not fit the model.
-        ValueError: an unknown level, or less than one run or thread.
+        ValueError: an unknown level, or less than one run.
     """
-    if level not in _LEVELS or runs < 1 or threads < 1:
-        raise ValueError(f"need a level of {', '.join(_LEVELS)}, runs >= 1 and threads >= 1, got {level!r}, {runs}, {threads}")
+    if level not in _LEVELS or runs < 1:
+        raise ValueError(f"need a level of {', '.join(_LEVELS)}, and runs >= 1, got {level!r} and {runs}")
     import numpy as np
     import onnx
 
@@ -66,7 +64,7 @@ def profile_onnxruntime(
     feeds = {name: np.asarray(array) for name, array in feeds.items()}
     with TemporaryDirectory() as folder:
         saved = Path(folder, "optimized.onnx")
-        text = _profile(named, feeds, level, _WARM_UP + runs, threads, saved)
+        text = _profile(named, feeds, level, _WARM_UP + runs, saved)
         optimized = onnx.load(saved)
     operators = {node.name: node.op_type for node in named.graph.node}
     table = _described(parse_ort_profile(text, operators), named, optimized, feeds)
@@ -87,11 +85,11 @@ def _named(model: onnx.ModelProto) -> onnx.ModelProto:
     return changed
 
 
-def _profile(model: onnx.ModelProto, feeds: Any, level: str, runs: int, threads: int, saved: Path) -> str:
+def _profile(model: onnx.ModelProto, feeds: Any, level: str, runs: int, saved: Path) -> str:
     """The text of the profile; the graph that was run is written to `saved`."""
     import onnxruntime
 
-    options = session_options(threads)
+    options = session_options()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
     options.optimized_model_filepath = str(saved)
     options.enable_profiling = True
