@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
-
-from course_lib import style
 from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
+from matplotlib.patches import Rectangle
+
+from course_lib import style
 from course_lib.profiling.layer_tables.layer_times import LayerTimings
 
 RECORDED = RESULTS / "tensorrt86_h200"
@@ -57,17 +57,6 @@ def test_runs_are_found_by_the_names_that_repeat() -> None:
     assert timings.names == ("conv", "relu", "gemm")
     assert timings.ms.tolist() == [[3, 1, 2], [5, 1, 4], [4, 0, 2]]
     assert timings.layer_ms.tolist() == [4, 1, 2] and timings.total_ms == 7
-
-
-def test_the_number_of_runs_can_be_said() -> None:
-    rows = [["a", 1.0], ["a", 2.0], ["a", 3.0], ["a", 4.0]]
-    assert LayerTimings.from_rows(rows).ms.shape == (4, 1)
-    assert LayerTimings.from_rows(rows, runs=2).ms.tolist() == [[1, 2], [3, 4]]
-    for wrong in (3, 0, -1):
-        with pytest.raises(ValueError, match="are not"):
-            LayerTimings.from_rows(rows, runs=wrong)
-    with pytest.raises(ValueError, match="9 rows are not 9 runs"):
-        LayerTimings.from_rows(ROWS, runs=9)
 
 
 def test_a_run_that_was_cut_off_is_rejected() -> None:

@@ -6,15 +6,14 @@ import re
 from itertools import pairwise
 
 import pytest
+from course_lib.profiling.timelines.intervals import complement, intersection, total, union
+from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline, label, time_text
+from course_lib.profiling.timelines.timeline_figure import draw_timeline
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 
 from course_lib import style
-from course_lib.profiling.faults import Fault
-from course_lib.profiling.timelines.intervals import complement, intersection, total, union
-from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline, label, time_text
-from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
 
 def kernel(start, duration, row="stream 7", name="k", **more):
@@ -223,12 +222,6 @@ def test_thousands_of_events_become_as_many_bars_as_there_are_pixels():
     sparse = Timeline(tuple(kernel(1000 * i, 2) for i in range(300)))
     assert len(bars(draw_timeline(sparse))) == 300
     assert draw_timeline(sparse).axes[0].get_xlabel() == "time (ms)"
-
-
-def test_a_fault_has_a_row_with_its_share():
-    fault = Fault("idle GPU", "seen", "remedy", "do", ((30, 80),), 0.55, ())
-    figure = draw_timeline(STEP, faults=[fault])
-    assert row_names(figure)[-1] == "idle GPU: 55 %"
 
 
 def test_more_threads_than_fit_are_counted():

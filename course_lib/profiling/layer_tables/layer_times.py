@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-
 from course_lib._util.html import LEFT, WIDE, notebook_table
 from course_lib.engines.backends.onnxruntime.layers import ort_kernel_ms
 from course_lib.profiling.layer_tables.dtypes import joined
 from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.engines import Layer, LayerTable
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,11 @@ class LayerTimings:
         return self.summarized_runs or len(self.ms)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[Any]], *, runs: int | None = None) -> LayerTimings:
+    def from_rows(cls, rows: Sequence[Sequence[Any]]) -> LayerTimings:
         """From the arguments of all calls of ``IProfiler.report_layer_time(name, ms)``, in order.
 
         Args:
             rows: ``[name, ms]`` of every layer of every run. Each run reports every layer in the same order.
-            runs: number of runs. None determines it from the repetition of the names.
 
         Raises:
             ValueError: a row is not a name and a time, or the rows are not whole runs.
@@ -73,7 +70,7 @@ class LayerTimings:
             if len(row) != 2 or not isinstance(row[0], str) or not isinstance(row[1], (int, float)) or not 0 <= row[1] < np.inf:
                 raise ValueError(f"row {index}: expected [layer name, milliseconds], found {row!r}")
         names = [row[0] for row in rows]
-        layers = _period(names) if runs is None else _split(names, runs)
+        layers = _period(names)
         return cls(tuple(names[:layers]), np.array([row[1] for row in rows], float).reshape(-1, max(layers, 1)))
 
     @classmethod
@@ -199,10 +196,3 @@ def _period(names: Sequence[str]) -> int:
             )
         return len(names)  # one run, which happens to end as it began
     return period
-
-
-def _split(names: Sequence[str], runs: int) -> int:
-    layers, rest = divmod(len(names), runs) if runs > 0 else (0, 1)
-    if rest or list(names) != list(names[:layers]) * runs:
-        raise ValueError(f"{len(names)} rows are not {runs} runs of the same layers")
-    return layers
