@@ -6,21 +6,18 @@ import hashlib
 import io
 import math
 import os
-import secrets
-import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO
 
-from course_lib.errors import CourseError
 from course_lib.grading.batch.intake import file_name_problem, shown
+from course_lib.grading.judge.artifacts import open_plain
 
 MOST_BYTES, MOST_FILES, DEEPEST = 256 << 20, 1_000, 20
-_PIECE = 1 << 16
+TIMES_UNPACKED = 4  # so many times as much, for a submission with what was unpacked from it
 
 
 @dataclass(frozen=True)
@@ -30,18 +27,9 @@ class Archive:
     content: bytes = field(repr=False)
 
     def copy_to(self, target: Path) -> None:
-        """Write the files below `target` and replace existing ones. No file is ever incomplete.
-
-        Raises:
-            CourseError: the archive holds anything but plain files below `target`.
-        """
+        """Write the files below `target` and replace existing ones."""
         with tarfile.open(fileobj=io.BytesIO(self.content)) as tar:
-            for entry in tar:
-                if not entry.isreg() or Path(entry.name).is_absolute() or ".." in Path(entry.name).parts:
-                    raise CourseError(f"an archive holds {entry.name!r}, which is not a plain file of its own folder")
-                content = tar.extractfile(entry)
-                assert content is not None
-                _write(target / entry.name, _pieces(content, entry.size))
+            tar.extractall(target, filter="data")
 
 
 @dataclass(frozen=True)
@@ -62,16 +50,15 @@ class Selection:
 
     def copy_to(self, target: Path) -> None:
         """As `Archive.copy_to`."""
-        for name, file, size in self._opened([]):
-            _write(target / name, _pieces(file, size))
+        for name, content in self._read([]):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(content)
 
     def look(self) -> tuple[str, tuple[str, ...]]:
         """A digest of the files, and the paths of plain files that are left out because they do not fit."""
         digest, left_out = hashlib.sha256(), list[str]()
-        for name, file, size in self._opened(left_out):
-            digest.update(f"{len(name)} {name} {size} ".encode())
-            for piece in _pieces(file, size):
-                digest.update(piece)
+        for name, content in self._read(left_out):
+            digest.update(f"{len(name)} {name} {len(content)} ".encode() + content)
         return digest.hexdigest(), tuple(left_out)
 
     @cached_property
@@ -79,29 +66,26 @@ class Selection:
         """The files as they are now."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for name, file, size in self._opened([]):
+            for name, content in self._read([]):
                 entry = tarfile.TarInfo(name)
-                entry.size, entry.mtime = size, int(os.fstat(file.fileno()).st_mtime)
-                tar.addfile(entry, file)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
         return Archive(packed.getvalue())
 
-    def _opened(self, left_out: list[str]) -> Iterator[tuple[str, BinaryIO, int]]:
-        """Path, file and size."""
+    def _read(self, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
+        """Path and content."""
         size, others, count, met = 0, 0, 0, set[Path]()
         for path, other in islice(_files(self.folder, self.names), 20 * MOST_FILES):
             if path in met:
                 continue
             met.add(path)
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                file = open_plain(path)
             except OSError:
                 continue  # a link, or gone
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-                    continue
+            with file:
                 name = path.relative_to(self.folder).as_posix()
-                length = status.st_size
+                length = os.fstat(file.fileno()).st_size
                 fits = size + length <= self.times * MOST_BYTES and count < self.times * MOST_FILES
                 if file_name_problem(name) or not fits or (other and others + length > self.others):
                     left_out.append(shown(name))
@@ -109,27 +93,7 @@ class Selection:
                     size += length
                     others += length * other
                     count += 1
-                    yield name, file, length
-
-
-def _write(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a complete file or none."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".partial-{secrets.token_hex(6)}")
-    try:
-        with open(temporary, "xb") as file:
-            for piece in pieces:
-                file.write(piece)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _pieces(file: IO[bytes], left: int) -> Iterator[bytes]:
-    while piece := file.read(min(left, _PIECE)):
-        left -= len(piece)
-        yield piece
+                    yield name, file.read(length)
 
 
 def _files(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, bool]]:

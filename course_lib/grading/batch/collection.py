@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 
 from course_lib.errors import CourseError
 from course_lib.grading.batch.arrangement import is_archive, is_system_file, lab_of
 from course_lib.grading.batch.intake import Intake, Rejected, id_problem, shown
-
-_READ = 1 << 20  # of a notebook whose lab is guessed
-_TITLE = re.compile(rb"# Lab (\d\d)\b")
 
 
 def collected(submitted: Path, lab: str) -> Intake:
@@ -90,18 +86,9 @@ def _left_over(student: Path, lab: str, folder: Path | None) -> list[Rejected]:
 
 
 def _loose(path: Path, lab: str) -> str:
-    guess = lab_of(path.name) or _lab_in(path) or lab
+    guess = lab_of(path.name) or lab
     files = "unpack it to" if is_archive(path.name) else "move it to"
     return f"not in a folder of a student: if it is a submission, {files} STUDENT/{guess}/"
-
-
-def _lab_in(notebook: Path) -> str:
-    """The lab of a notebook by its title, "" for none."""
-    if notebook.suffix.lower() != ".ipynb" or not notebook.is_file():
-        return ""
-    with open(notebook, "rb") as file:
-        title = _TITLE.search(file.read(_READ))
-    return lab_of(f"lab{title[1].decode()}") if title else ""
 
 
 def _is_submitted_file(path: Path) -> bool:

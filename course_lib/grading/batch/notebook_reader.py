@@ -1,8 +1,8 @@
 """The process that reads a submitted notebook before anything else does, and writes it as nbgrader needs it.
 
-Tools write notebooks in many ways: other versions of the format, copied cells, widgets without their state, a file that an upload cut
-short. Only three things of a cell count: its type, its text, and the graded cell that it is. So a new notebook is written with them.
-Everything else, including nbgrader's metadata, comes from the released notebook.
+Tools write notebooks in many ways: other versions of the format, copied cells, widgets without their state. Only three things of
+a cell count: its type, its text, and the graded cell that it is. So a new notebook is written with them. Everything else, including
+nbgrader's metadata, comes from the released notebook.
 
 It is started as a file, with ``python -I``, under limits on time and memory, because parsers of learners' files have no bounds of
 their own. It does not import the course.
@@ -11,7 +11,6 @@ their own. It does not import the course.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -19,40 +18,35 @@ from typing import Any
 MOST_BYTES, MOST_CELLS, MOST_TEXT = 20 << 20, 500, 1 << 20  # of the file with its outputs, and characters of all cells together
 MOST_BRACKETS = 5_000  # nbconvert looks for links, in a time that grows with the square of their number
 _ALWAYS_SHOWN = 2_000  # characters of code: their colors take at most a second, whatever they are
-_SHOWN_REST = 4_000  # characters of an incomplete cell that a person reads
 _TYPES = {"code": "code", "raw": "raw"}  # every other type is text, such as the headings of older formats
-_SEPARATORS = re.compile(r"[\s,]*")
-_FIRST_CELL = re.compile(r'"cells"\s*:\s*\[')
 
 Cell = tuple[str, str, str]  # type, text, and grade id ("" for none)
 
 
-def read(content: bytes, released: dict[str, Any]) -> tuple[dict[str, Any], str, bool]:
-    """The notebook that is graded, what could not be read of the submitted one ("" if all could), and whether any cell could.
+def read(content: bytes, released: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The notebook that is graded, and why the submitted one cannot be read, "" if it can.
 
     A written answer that cannot be found becomes a cell that asks a person to look at the submitted file, so its points stay open.
     """
     cells: list[Cell] = []
-    problem = rest = ""
+    problem = ""
     try:
-        raw, problem, rest = _raw_cells(content)
-        cells = [_cell(raw_cell) for raw_cell in raw if isinstance(raw_cell, dict)]
+        cells = [_cell(raw_cell) for raw_cell in _raw_cells(content) if isinstance(raw_cell, dict)]
         if not cells:
             raise ValueError("it has no cells")
         _check_limits(cells)
     except Exception as error:  # whatever a learner's file does to a parser
-        cells, problem = [], problem or f"{type(error).__name__}: {error}"
-    return grafted(cells, released, problem, rest), problem, bool(cells)
+        cells, problem = [], f"{type(error).__name__}: {error}"
+    return grafted(cells, released, problem), problem
 
 
-def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "", rest: str = "") -> dict[str, Any]:
+def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "") -> dict[str, Any]:
     """A notebook with the learner's text and the released notebook's metadata. Without `cells`, it is the released notebook.
 
     Args:
         cells: the learner's.
         released: the notebook that learners get.
-        problem: why a written answer may be missing.
-        rest: what follows the last cell that could be read.
+        problem: why the submitted notebook cannot be read.
     """
     known = {_grade_id(cell): cell for cell in released["cells"] if _grade_id(cell)}
     graded: dict[str, int] = {}  # of several cells with one id, the first that was changed
@@ -69,7 +63,7 @@ def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "", rest
     for grade_id, cell in known.items():
         marks = cell["metadata"]["nbgrader"]
         if grade_id not in graded and marks.get("grade") and marks.get("solution") and cell["cell_type"] == "markdown":
-            lost = {**cell, "source": _lost_answer(problem, rest)}
+            lost = {**cell, "source": _lost_answer(problem)}
             written = [lost if _grade_id(other) == grade_id else other for other in written]
             written += [] if lost in written else [lost]
     for index, cell in enumerate(written):
@@ -79,47 +73,26 @@ def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "", rest
     return {**released, "cells": written}
 
 
-def _lost_answer(problem: str, rest: str) -> str:
+def _lost_answer(problem: str) -> str:
     reason = problem or "the notebook does not have the cell of this question"
-    text = f"The answer to this question was not found ({reason}). Open the submitted file, then give the points."
-    return f"{text}\n\nThe file continues after its last complete cell:\n\n{rest[:_SHOWN_REST]}" if rest.strip() else text
+    return f"The answer to this question was not found ({reason}). Open the submitted file, then give the points."
 
 
-def _raw_cells(content: bytes) -> tuple[list[Any], str, str]:
-    """The cells as the file has them, what is wrong with it, and what follows the last complete cell of a file that ends early.
+def _raw_cells(content: bytes) -> list[Any]:
+    """The cells as the file has them.
 
     Raises:
-        Exception: no cell can be read.
+        Exception: it cannot be read.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
     text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors="replace")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        cells, rest = _complete_cells(text)
-        if not cells:
-            raise
-        return cells, f"it ends early or is damaged after {len(cells)} cells, {type(error).__name__}: {error}", rest
-    sheets = document.get("worksheets", [])  # of the format before the current one
-    return [*document.get("cells", []), *(cell for sheet in sheets for cell in sheet.get("cells", []))], "", ""
-
-
-def _complete_cells(text: str) -> tuple[list[Any], str]:
-    found = _FIRST_CELL.search(text)
-    at, cells, decoder = found.end() if found else len(text), list[Any](), json.JSONDecoder()
-    while found and len(cells) <= MOST_CELLS:
-        separators = _SEPARATORS.match(text, at)
-        try:
-            cell, at = decoder.raw_decode(text, separators.end() if separators else at)
-        except ValueError:
-            break
-        cells.append(cell)
-    return cells, text[at:]
+    cells: list[Any] = json.loads(text).get("cells", [])
+    return cells
 
 
 def _cell(raw: dict[str, Any]) -> Cell:
-    source = raw.get("source", raw.get("input", ""))  # the second name is the older format's
+    source = raw.get("source", "")
     text = source if isinstance(source, str) else "".join(line for line in source if isinstance(line, str))
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half of a character cannot be written
     return _TYPES.get(str(raw.get("cell_type")), "markdown"), text, _grade_id(raw)

@@ -15,7 +15,7 @@ from course_lib import labs
 from course_lib._util.files import remove_tree
 from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
-from course_lib.grading.batch.archive import Archive, Selection
+from course_lib.grading.batch.archive import TIMES_UNPACKED, Archive, Selection
 from course_lib.grading.batch.arrangement import arrange
 from course_lib.grading.batch.intake import submission_time
 from course_lib.grading.batch.notebook_limits import prepare, set_aside
@@ -136,13 +136,11 @@ def examine(job: Job, root: Path) -> Result:
     for path in folder.glob("*.ipynb"):  # nbgrader makes a page of each one, and knows the lab's only
         if path != notebook:
             remove_tree(path)
-    read = prepare(notebook, released)
-    if read.problem:
-        problems.append(
-            f"the notebook could not be read completely ({read.problem}): written answers that are missing stay open"
-        )
+    unreadable = prepare(notebook, released)
+    if unreadable:
+        problems.append(f"the notebook could not be read ({unreadable}): written answers stay open")
     execution = {"trusted": job.trusted, **job.execution}
-    execution["run"] = read.has_cells and execution.get("run", True)
+    execution["run"] = not unreadable and execution.get("run", True)
     try:
         shown, of_run = graded_notebook.executed(notebook, released, lab, execution)
     except SandboxMissing:
@@ -173,7 +171,7 @@ def examine(job: Job, root: Path) -> Result:
         lab.name,
         job.student,
         job.digest,
-        Selection(root, (GRADED,), times=4),  # the submission, and what was unpacked from it
+        Selection(root, (GRADED,), times=TIMES_UNPACKED),
         verdict.to_json(),
         unanswered,
         submitted.isoformat() if submitted else "",

@@ -27,6 +27,7 @@ from course_lib import labs
 from course_lib._util.files import remove_tree, scratch_folder
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import CourseError
+from course_lib.grading.batch.archive import TIMES_UNPACKED, Selection
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import confined
 from course_lib.grading.judge import artifacts
@@ -136,7 +137,7 @@ class SandboxedExecute(Execute):
                 writable=(Path(scratch), Path(self._sockets)), environment={"NBGRADER_EXECUTION": "autograde"}
             )
             self._launch = None if self.trusted else stack.enter_context(confined(box))
-            artifacts.copy_plain(home, Path(scratch))
+            Selection(home, times=TIMES_UNPACKED).copy_to(Path(scratch))
             self._printed, self._stopped = 0, ""
             resources["metadata"]["path"] = scratch
             try:

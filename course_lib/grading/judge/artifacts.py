@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from course_lib.errors import CourseError
 
@@ -19,30 +20,39 @@ class ArtifactTooLarge(ArtifactRejected):
     """A file of a submission exceeds its limit."""
 
 
-def take(source: Path, target: Path, *, max_bytes: int) -> None:
-    """Copy one regular file.
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file that has one name.
 
     The file is opened first and judged by its descriptor, so that it cannot be swapped in between. O_NOFOLLOW rejects a
     link, O_NONBLOCK keeps a FIFO from blocking, and a second hard link could be the name of another user's file.
 
     Raises:
+        OSError: there is no such file, or it is something else.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK))  # noqa: SIM115
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a plain file")
+
+
+def take(source: Path, target: Path, *, max_bytes: int) -> None:
+    """Copy one regular file.
+
+    Raises:
         ArtifactRejected: no such file, not a plain file, or (`ArtifactTooLarge`) too large.
     """
     try:
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_plain(source)
     except FileNotFoundError:
         raise ArtifactRejected(f"{source.name} was not submitted") from None
-    except OSError as error:
-        raise ArtifactRejected(f"{source.name} is not a plain file ({error.strerror})") from None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(descriptor)
-        raise ArtifactRejected(f"{source.name} is not a plain file")
-    with os.fdopen(descriptor, "rb") as file:
-        if status.st_size > max_bytes:
+    except OSError:
+        raise ArtifactRejected(f"{source.name} is not a plain file") from None
+    with file:
+        if os.fstat(file.fileno()).st_size > max_bytes:
             raise ArtifactTooLarge(f"{source.name} is larger than {max_bytes:,} bytes, the largest size that is taken")
-        with open(target, "wb") as copy:
-            shutil.copyfileobj(file, copy)
+        target.write_bytes(file.read(max_bytes))
 
 
 def take_all(limits: Mapping[str, int], source: Path, target: Path) -> str:
@@ -61,17 +71,6 @@ def take_all(limits: Mapping[str, int], source: Path, target: Path) -> str:
     except CourseError as error:
         return str(error)
     return ""
-
-
-def copy_plain(source: Path, target: Path) -> None:
-    """Copy the regular files and folders of a folder, without links, pipes and devices."""
-    for folder, folders, files in os.walk(source, followlinks=False):
-        folders[:] = [name for name in folders if not os.path.islink(os.path.join(folder, name))]
-        into = target / os.path.relpath(folder, source)
-        into.mkdir(parents=True, exist_ok=True)
-        for name in files:
-            if is_plain(Path(folder, name)):
-                shutil.copyfile(Path(folder, name), into / name, follow_symlinks=False)
 
 
 def drop_special_files(folder: Path) -> list[str]:

@@ -69,12 +69,6 @@ def test_everything_else_is_a_line_with_a_guess(tmp_path, path, line):
     assert [str(rejected) for rejected in found.rejected] == [line]
 
 
-def test_a_loose_notebook_is_guessed_by_its_title(tmp_path):
-    (tmp_path / "mine.ipynb").write_text('{"cells": [{"source": ["# Lab 05: calibration"]}]}')
-    (line,) = collected(tmp_path, LAB.name).rejected
-    assert line.reason.endswith("STUDENT/lab05_calibration/")
-
-
 def test_a_second_folder_of_the_lab_is_named(tmp_path):
     found = collected(made(tmp_path, f"ada/{LAB.name}/", f"ada/{LAB.name} (1)/", "bob/lab01/", "bob/Lab 1/"), LAB.name)
     assert found.students == ("ada",)

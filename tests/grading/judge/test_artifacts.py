@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from course_lib.grading.judge.artifacts import ArtifactRejected, copy_plain, drop_special_files, take
+from course_lib.grading.judge.artifacts import ArtifactRejected, drop_special_files, take
 
 
 @pytest.fixture
@@ -44,12 +44,6 @@ def test_missing_and_large_files_are_rejected(submission, tmp_path):
         take(submission / "none.onnx", tmp_path / "taken", max_bytes=100)
     with pytest.raises(ArtifactRejected, match="larger than 4 bytes"):
         take(submission / "good.onnx", tmp_path / "taken", max_bytes=4)
-
-
-def test_copy_leaves_special_files_behind(submission, tmp_path):
-    copy_plain(submission, tmp_path / "copy")
-    copied = sorted(str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file())
-    assert copied == ["good.onnx", "sub/notes.txt"]
 
 
 def test_dropping_removes_special_files_only(submission, tmp_path):
