@@ -22,7 +22,7 @@ from course_lib.precision import (
     insert_qdq,
 )
 from course_lib.recipe import Recipe
-from tests.labs.quick import Quick, examined, judged_reference, tiers
+from tests.labs.quick import Quick, check_solved, examined, tiers
 from tests.labs.submissions import lab05 as made
 
 LAB = labs.find("lab05")
@@ -50,9 +50,11 @@ def outcome(folder, task):
 # ---- whole submissions
 
 
-def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    verdict = judged_reference(LAB, tmp_path)
-    assert 39 <= verdict.figures["sqnr_db"] <= 43
+def test_the_reference_has_full_marks(tmp_path, few):
+    LAB.write_reference(tmp_path)
+    examined = LAB.examine(tmp_path, Quick(seed=4, measure_s=1))
+    check_solved(LAB, examined)
+    assert 39 <= examined.figures["sqnr_db"] <= 43
 
 
 def test_without_the_reference_only_the_speed_is_open(tmp_path, monkeypatch, few):
@@ -102,17 +104,14 @@ def clean(rule):
     return lambda: reference.observed()[1].ranges(rule)
 
 
-def all_scans(rule, factor=1.0):
-    return lambda: {name: factor * amax for name, amax in reference.observed(clean=False)[1].ranges(rule).items()}
+def all_scans(rule):
+    return lambda: reference.observed(clean=False)[1].ranges(rule)
 
 
 RANGES = {  # ranges, tier, words of the hint
     "entropy without the faulty scans": (clean(EntropyCalibrator()), "full", ""),
-    "percentile 99.95, the best that clips": (all_scans(PercentileCalibrator(99.95)), "partial", "How many scans"),
     "percentile 99.9": (all_scans(PercentileCalibrator(99.9)), "partial", "loses by clipping"),
-    "percentile 99": (all_scans(PercentileCalibrator(99)), "none", "loses by clipping"),
     "min-max": (all_scans(MinMaxCalibrator()), "none", "steps are too coarse"),
-    "ink from 0 to 255": (all_scans(PercentileCalibrator(99.9), 255), "none", "ink from 0 to 1"),
 }
 
 
@@ -183,20 +182,18 @@ def test_recorded_numbers_are_those_of_the_reference(tmp_path, monkeypatch):
             assert work.network == numbers
 
 
-@pytest.mark.parametrize(("precision", "words"), [("int8", "none of"), ("fp32", 'asks for "int8"')])
-def test_a_float_engine_is_not_int8_by_its_label(tmp_path, precision, words):
-    made.write_files(tmp_path, made.network(), reference.recipe().model_copy(update={"precision": precision}))
+def test_a_float_engine_is_not_int8_by_its_label(tmp_path):
+    made.write_files(tmp_path, made.network(), reference.recipe())
     for task in ("sqnr", "kernels", "speed"):
         found = outcome(tmp_path, task)
-        assert found.tier == "none" and words in found.message, found
+        assert found.tier == "none" and "none of" in found.message, found
 
 
-@pytest.mark.parametrize(("low", "high", "missing"), [(4, 4, 1), (1, 31, 32)])
-def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(tmp_path, low, high, missing):
-    shapes = {bound: (batch, 1, 32, 32) for bound, batch in (("min", low), ("opt", high), ("max", high))}
+def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(tmp_path):
+    shapes = {bound: (batch, 1, 32, 32) for bound, batch in (("min", 1), ("opt", 31), ("max", 31))}
     made.write_files(tmp_path, recipe=Recipe(precision="int8", profiles=[{"image": shapes}]))
     found = outcome(tmp_path, "sqnr")
-    assert found.tier == "none" and f"does not accept a batch of {missing}: the service sends 1 to 32" in found.message
+    assert found.tier == "none" and "does not accept a batch of 32: the service sends 1 to 32" in found.message
     assert "`service` accepts batches from 1 to 32" in found.hint
 
 
@@ -207,14 +204,6 @@ def test_without_vnni_the_points_for_speed_follow_the_layers(tmp_path, few, monk
     found = LAB.examine(tmp_path, Quick(seed=4))
     assert tiers(found) == {"calibrator": "full", "sqnr": "full", "kernels": "partial", "speed": "partial"}
     assert "no VNNI" in found.outcomes[-1].message and found.comparison is None
-
-
-def test_a_copy_that_answers_otherwise_costs_the_speed_alone(tmp_path, few, monkeypatch):
-    """A cheat: a model that is right as it stands and saves its work once it is lowered."""
-    monkeypatch.setattr(checks, "argmax_agreement", lambda model, lowered: 0.5)
-    made.write_files(tmp_path)
-    found = outcome(tmp_path, "speed")
-    assert found.tier == "none" and "the copy lowered for ONNX Runtime keeps is 0.5" in found.message
 
 
 # ---- the recording

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import warm_processes
+
 ROOT = Path(__file__).resolve().parents[2]
 WRITE_FILE = "%%writefile "
 
@@ -17,7 +19,9 @@ WRITE_FILE = "%%writefile "
 def leave_untouched(name: str, folder: Path) -> None:
     """Run ``labs/NAME`` in `folder` as the grader does, in its own process, without Jupyter."""
     notebook = ROOT / "labs" / name / f"{name}.ipynb"
-    command = [sys.executable, __file__, str(notebook)]
+    code = f"import runpy, sys; sys.argv = ['', {str(notebook)!r}]; runpy.run_path({__file__!r}, run_name='__main__')"
+    python = warm_processes.command() if warm_processes.VARIABLE in os.environ else [sys.executable]
+    command = [*python, "-c", code]
     environment = {**os.environ, "NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
