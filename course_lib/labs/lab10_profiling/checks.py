@@ -6,24 +6,24 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from course_lib.benchmark import Comparison, compare, speedup
-from course_lib.engines.worker.allowance import Allowance
+from course_lib.benchmark import compare, speedup
 from course_lib.errors import CourseError, EngineError
 from course_lib.labs.framework import instance
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, reaches_threshold, speed_at_least
-from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.submission_files import read_text
 from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab10_profiling import network
 from course_lib.labs.lab10_profiling import service as services
+from course_lib.labs.lab10_profiling.network import Stream, fresh_stream, usual_sizes
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import FILE
-from course_lib.labs.lab10_profiling.service import Stream, fresh_stream, usual_sizes
 
 CAUSES = "causes.json"
 MAX_BYTES = 64 << 10
@@ -89,7 +89,7 @@ class PipelineWork(Work):
     @property
     def given(self) -> str:
         """The text of the learner's given pipeline."""
-        return services.given(self.learner)
+        return network.given(self.learner)
 
     @step
     def misjudged(self) -> Misjudged:
@@ -129,9 +129,30 @@ class PipelineWork(Work):
 
     @step
     def latencies(self) -> Mapping[str, np.ndarray]:
-        """The times of both pipelines on the same streams."""
+        """The times of both pipelines on the same streams, interleaved."""
+        rng, examiner = self.rng(), self.examiner
         as_exact = min(CLOSE, 3 * max(self.error, TOLERANCE))  # it must not be rougher while it is timed
-        self.comparison = race(self.given, self.source, self.examiner, as_exact)
+
+        def fresh() -> Stream:
+            return fresh_stream(usual_sizes(rng, REQUESTS), rng)
+
+        def decided(latencies: Mapping[str, np.ndarray]) -> bool:
+            ratio = speedup(latencies["given"], latencies["yours"], seed=0)
+            return all(reaches_threshold(ratio, bound) is not None for bound in (FASTER, HALF_AS_FAST))
+
+        with services.started(self.given, examiner, ours=True) as given:
+            yours = Restarted(lambda: services.started(self.source, examiner), given, fresh, as_exact)
+            self.comparison = examiner.measured(
+                lambda: compare(
+                    {"given": given, "yours": yours},
+                    fresh,
+                    baseline="given",
+                    time_limit_s=examiner.measure_s,
+                    warmup=1,
+                    min_rounds=10,
+                    settled=decided,
+                )
+            )
         return self.comparison.latencies()
 
 
@@ -261,64 +282,26 @@ class Restarted:
     Attributes:
         fresh: draws a stream.
         most: the largest error of an answer, as in `checked_error`.
-        left: the time that all of its streams may take together, with their starts.
     """
 
     start: Callable[[], AbstractContextManager[TimedWorker]]
     truth: TimedWorker
     fresh: Callable[[], Stream]
     most: float = CLOSE
-    left: Allowance = field(default_factory=Allowance, repr=False)
 
     def time_ms(self, feeds: Stream) -> float:
         """Time from the first byte sent to the last byte received, after one warm-up stream.
 
         Raises:
-            EngineError: the pipeline failed, took too long in all, or its answers differ from the given pipeline's.
+            EngineError: the pipeline failed, or its answers differ from the given pipeline's.
         """
         streams = [self.fresh(), feeds]
-        expected, began = [services.answers(self.truth, stream) for stream in streams], time.monotonic()
+        expected = [services.answers(self.truth, stream) for stream in streams]
         with self.start() as service:
             found = [services.answers(service, streams[0])]
             started = time.perf_counter()
             found.append(services.answers(service, feeds))
             elapsed_ms = 1e3 * (time.perf_counter() - started)
-        self.left.spend(time.monotonic() - began)
         for want, have in zip(expected, found, strict=True):
             checked_error(want, have, self.most)
         return elapsed_ms
-
-
-def race(given_source: str, source: str, examiner: Examiner, most: float) -> Comparison:
-    """The given pipeline and the submission, interleaved.
-
-    Args:
-        given_source, source: the texts of both.
-        most: the largest error of timed answers, as in `checked_error`.
-
-    Raises:
-        EngineError: the submission failed.
-    """
-    rng = examiner.rng()
-
-    def fresh() -> Stream:
-        return fresh_stream(usual_sizes(rng, REQUESTS), rng)
-
-    def decided(latencies: Mapping[str, np.ndarray]) -> bool:
-        ratio = speedup(latencies["given"], latencies["yours"], seed=0)
-        return all(reaches_threshold(ratio, bound) is not None for bound in (FASTER, HALF_AS_FAST))
-
-    with services.started(given_source, examiner, ours=True) as given:
-        left = Allowance(examiner.answer_s)
-        yours = Restarted(lambda: services.started(source, examiner), given, fresh, most, left)
-        return examiner.measured(
-            lambda: compare(
-                {"given": given, "yours": yours},
-                fresh,
-                baseline="given",
-                time_limit_s=examiner.measure_s,
-                warmup=1,
-                min_rounds=10,
-                settled=decided,
-            )
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -11,7 +10,7 @@ from course_lib.labs.framework import instance
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Task
-from course_lib.labs.lab10_profiling import checks
+from course_lib.labs.lab10_profiling import checks, network
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import EMPTY, FILE, READS_AHEAD
 
@@ -50,9 +49,8 @@ class Profiling(Lab):
         """All four causes fixed, in one thread; the evidence is recorded on this machine."""
         from course_lib.labs.lab10_profiling import reference
 
-        text = Path(inspect.getfile(reference.Pipeline)).read_text(encoding="utf-8")
-        (folder / FILE).write_text(text, encoding="utf-8")
-        measured = services.shares(services.record(services.given(learner), ours=True))
+        (folder / FILE).write_bytes(Path(reference.__file__).read_bytes())
+        measured = services.shares(services.record(network.given(learner), ours=True))
         causes = {
             suspect: {"range": name, "share": round(share, 3)}
             for suspect in get_args(checks.Suspect)

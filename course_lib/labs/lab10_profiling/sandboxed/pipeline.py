@@ -1,12 +1,12 @@
-"""The process that runs a learner's pipeline: a worker's protocol, in which the engine's place is taken by the pipeline.
+"""The process that runs a learner's pipeline: a worker in which the pipeline takes the engine's place.
 
-``load`` transfers the plan. Each ``infer`` then transfers the text of pipeline.py, a stream of requests, or the wish for the recorded
-timeline. The pipeline gets only requests, an engine and a way to name ranges.
+Each ``infer`` transfers the text of pipeline.py, a stream of requests, or the wish for the recorded timeline. The pipeline gets only
+requests, an engine and a way to name ranges.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import sys
 import threading
 import time
@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.errors import CourseError, EngineError
 from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, described, loaded
 
 FILE = "pipeline.py"
-ENGINE_ROW = "engine"  # the row of a timeline on which the engine's own work stands
+ENGINE_ROW = "engine"  # the row of a timeline with the engine's own work
 START = "start"  # the row and the range of what happens once, before any request
 MOST_OPEN = 2  # requests that a pipeline may have received and not answered: one in the engine, the next one in preparation
 WAIT_S = 5.0  # for room to read one more
@@ -75,33 +76,22 @@ class Requests:
     """
 
     def __init__(self, requests: Sequence[list[bytes]]) -> None:
-        self._requests, self._open = requests, 0
-        self._changed, self._answering = threading.Condition(), threading.current_thread()
+        self._requests, self._room, self._answering = requests, threading.Semaphore(MOST_OPEN), threading.get_ident()
+        self.answered = self._room.release
 
     def __iter__(self) -> Iterator[list[bytes]]:
         for request in self._requests:
-            with self._changed:
-                wait_s = 0.0 if threading.current_thread() is self._answering else WAIT_S
-                if not self._changed.wait_for(lambda: self._open < MOST_OPEN, wait_s):
-                    raise ReadsAhead(
-                        f"reads ahead too far: it holds {MOST_OPEN} requests without an answer and asks for another one"
-                    )
-                self._open += 1
+            if not self._room.acquire(timeout=0 if threading.get_ident() == self._answering else WAIT_S):
+                raise ReadsAhead(
+                    f"reads ahead too far: it holds {MOST_OPEN} requests without an answer and asks for another one"
+                )
             yield request
-
-    def answered(self) -> None:
-        """Note that one request was answered."""
-        with self._changed:
-            self._open -= 1
-            self._changed.notify_all()
 
 
 class Service:
-    """Holds the pipeline between two messages.
+    """A pipeline in place of an engine."""
 
-    Args:
-        plan: of the engine.
-    """
+    inputs = outputs = ()
 
     def __init__(self, plan: Any) -> None:
         self._plan = plan
@@ -109,16 +99,19 @@ class Service:
         self._recorder: Recorder | None = None
         PlainEngine(plan, None).infer(np.zeros((1, 1, 32, 32), np.float32))  # imports all that engines need
 
-    def answer(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def infer(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Start a pipeline, run a stream through it, or return what was recorded."""
-        if "source" in asked:
-            self._start(asked["source"].tobytes().decode("utf-8-sig"), bool(asked["record"]))
-            return {}
-        if "sizes" in asked:
-            return self._run(asked)
-        assert self._recorder is not None
-        text = "\n".join(f"{start} {end}\t{row}\t{name}" for name, row, start, end in self._recorder.rows)
-        return {"events": np.frombuffer(text.encode(), np.uint8)}
+        try:
+            if "source" in asked:
+                self._start(asked["source"].tobytes().decode("utf-8-sig"), bool(asked["record"]))
+                return {}
+            if "sizes" in asked:
+                return self._run(asked)
+            assert self._recorder is not None
+            return {"events": np.frombuffer(json.dumps(self._recorder.rows).encode(), np.uint8)}
+        except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+            code = error.code if isinstance(error, CourseError) else type(error).__name__
+            raise EngineError(f"{FILE}: {described(error, FILE)}", code=code) from None
 
     def _start(self, source: str, record: bool) -> None:
         self._recorder = Recorder() if record else None
@@ -131,7 +124,7 @@ class Service:
             self._pipeline = module.Pipeline(lambda: PlainEngine(self._plan, self._recorder), span)
 
     def _run(self, stream: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Logits of all scans, and the rows of each answer.
+        """The logits of each answer, by its number.
 
         Raises:
             ValueError: an answer is not an array ``(scans, 10)``.
@@ -139,36 +132,18 @@ class Service:
         data, ends = stream["bytes"].tobytes(), np.cumsum(stream["lengths"]).tolist()
         scans = iter([data[start:end] for start, end in zip([0, *ends], ends, strict=False)])
         requests = Requests([[next(scans) for _ in range(size)] for size in stream["sizes"].tolist()])
-        answers = [np.zeros((0, 10), np.float32)]
-        for index, answer in enumerate(self._pipeline.run(iter(requests))):
-            logits = np.array(answer, np.float32)
+        answers: dict[str, np.ndarray] = {}
+        for answer in self._pipeline.run(iter(requests)):
+            logits = answers[str(len(answers))] = np.array(answer, np.float32)
             if logits.ndim != 2 or logits.shape[1] != 10:
-                raise ValueError(f"answer {index} has shape {logits.shape}, expected (scans, 10)")
-            answers.append(logits)
+                raise ValueError(f"answer {len(answers) - 1} has shape {logits.shape}, expected (scans, 10)")
             requests.answered()
-        return {"logits": np.concatenate(answers), "sizes": np.array([len(answer) for answer in answers[1:]], np.int64)}
+        return answers
 
 
 def serve() -> None:
-    """Answer a `Worker`'s messages until standard input closes. Output of the learner's code goes to the log."""
+    """Answer a `Worker`'s messages. Output of the learner's code goes to the log."""
     from course_lib.engines import Plan
-    from course_lib.engines.worker import wire
-    from course_lib.errors import CourseError
+    from course_lib.engines.worker import child
 
-    reader, writer = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    service: Service | None = None
-    for request, arrays in wire.requests(reader):
-        try:
-            answer: dict[str, np.ndarray] = {}
-            if request["do"] == "load":
-                service = Service(Plan.from_json(request["plan"], arrays["data"].tobytes()))
-            else:
-                assert service is not None
-                answer = service.answer(arrays)
-            wire.send(writer, {"inputs": [], "outputs": []}, answer)
-        except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-            code = error.code if isinstance(error, CourseError) else type(error).__name__
-            wire.send(writer, {"error": "EngineError", "message": f"{FILE}: {described(error, FILE)}", "code": code})
+    child.serve(lambda request, arrays: Service(Plan.from_json(request["plan"], arrays["data"].tobytes())))

@@ -1,0 +1,146 @@
+"""What lab 10 gives to a learner: the network, streams of scans, and the pipeline with this learner's causes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from course_lib.labs.framework import instance
+from course_lib.labs.lab10_profiling import given as lab10_given
+from course_lib.models import digits, fresh_digits
+
+_WIDTH = 1280
+_RIDGE = 1.0
+Stream = Mapping[str, np.ndarray]
+SCAN = 64  # pixels along each side
+_NOISE = 3  # gray levels that a scanner is off by, at most
+
+
+@cache
+def network() -> bytes:
+    """An ONNX file, opset 17: ``image`` float32 (n, 1, 32, 32), ink from 0 to 1, to ``logits`` (n, 10).
+
+    Random features with a linear readout that is fitted in closed form: no training, and it reads 99 % of the held-out digits.
+    Source: Huang, Zhu, Siew, "Extreme learning machine: theory and applications", Neurocomputing 70 (2006).
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 32, 32])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])
+    first, second, readout = (numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(_weights()))
+    nodes = [
+        helper.make_node("Flatten", ["image"], ["pixels"], name="flatten"),
+        helper.make_node("MatMul", ["pixels", "w0"], ["product0"], name="first"),
+        helper.make_node("Relu", ["product0"], ["features0"], name="relu0"),
+        helper.make_node("MatMul", ["features0", "w1"], ["product1"], name="second"),
+        helper.make_node("Relu", ["product1"], ["features1"], name="relu1"),
+        helper.make_node("MatMul", ["features1", "w2"], ["logits"], name="readout"),
+    ]
+    graph = helper.make_graph(nodes, "reader", [image], [logits], [first, second, readout])
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString())
+
+
+def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng, train = np.random.default_rng(7), digits("train")
+    inputs = train.images.reshape(len(train), -1)
+    first = rng.normal(0, (2 / inputs.shape[1]) ** 0.5, (inputs.shape[1], _WIDTH)).astype(np.float32)
+    second = rng.normal(0, (2 / _WIDTH) ** 0.5, (_WIDTH, _WIDTH)).astype(np.float32)
+    features = np.maximum(np.maximum(inputs @ first, 0) @ second, 0).astype(np.float64)
+    target = 2.0 * np.eye(10)[train.labels] - 1
+    readout = np.linalg.solve(features.T @ features + _RIDGE * np.eye(_WIDTH), features.T @ target)
+    return first, second, readout.astype(np.float32)
+
+
+def fresh_stream(sizes: Sequence[int], rng: np.random.Generator) -> Stream:
+    """Requests of the given numbers of fresh scans.
+
+    A scan is `SCAN` x `SCAN` gray levels in uint8, 0 is black and 255 is paper, row by row, compressed with zlib.
+
+    Returns:
+        ``bytes``, all scans in sequence, uint8; ``lengths``, bytes of each scan; ``sizes``, scans of each request; int64.
+    """
+    scans = [] if sum(sizes) == 0 else [zlib.compress(scan.tobytes()) for scan in _scans(sum(sizes), rng)]
+    return {
+        "bytes": np.frombuffer(b"".join(scans), np.uint8),
+        "lengths": np.array([len(scan) for scan in scans], np.int64),
+        "sizes": np.array(sizes, np.int64),
+    }
+
+
+def _scans(n: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    ink = fresh_digits(n, seed=int(rng.integers(1 << 31))).images[:, 0].repeat(2, axis=1).repeat(2, axis=2)
+    gray = 255 * (1 - ink) + rng.integers(-_NOISE, _NOISE + 1, ink.shape)
+    yield from gray.clip(0, 255).astype(np.uint8)
+
+
+def usual_sizes(rng: np.random.Generator, requests: int = 8) -> list[int]:
+    """Numbers of scans in the requests of the service: 8 to 32, 20 on average."""
+    return [int(n) for n in rng.integers(8, 33, requests)]
+
+
+RECORDED = tuple(usual_sizes(np.random.default_rng(7), 16))  # scans in the requests of a recording: the same in every one
+
+
+# Suspects that cost time in some pipelines and not in others: the form in `given.py`, and the other one. Each costs about as much as
+# the engine's work for one image at a time, 1.2 to 1.6 ms of a loaded core for each scan.
+FORMS: Mapping[str, tuple[str, str]] = {
+    "engine": ("engine = self.open_engine()\n", "engine = self.ready\n"),
+    "conversion": (
+        """message = json.dumps(list(gray.tobytes()))  # the decoder was a service of its own once
+                gray = np.frombuffer(bytes(json.loads(message)), np.uint8).reshape(64, 64)
+""",
+        """message = gray.tobytes()  # the decoder was a service of its own once
+                gray = np.frombuffer(message, np.uint8).reshape(64, 64)
+""",
+    ),
+    "pixels": (
+        """rows = gray.tolist()
+                image = np.zeros((32, 32), np.float32)
+                for y in range(0, 64, 2):
+                    for x in range(0, 64, 2):
+                        paper = (rows[y][x] + rows[y][x + 1] + rows[y + 1][x] + rows[y + 1][x + 1]) / (4 * 255)
+                        image[y // 2, x // 2] = min(max(1 - paper, 0), 1)
+""",
+        """rows = gray.astype(np.uint16)
+                paper = rows[::2, ::2] + rows[::2, 1::2] + rows[1::2, ::2] + rows[1::2, 1::2]
+                image = (1 - paper / (4 * 255)).astype(np.float32)
+""",
+    ),
+    "logging": ("digit {rows[-1].argmax()}", "digit {rows[-1].argmax()}, pixels {image.tolist()}"),
+    "lock": (
+        """with self.span("lock"), self.lock:
+                self.seen += 1
+""",
+        """with self.span("lock"):
+                for _ in range(64 * 32):  # pairs of pixels
+                    with self.lock:
+                        self.seen += 1
+""",
+    ),
+    "compression": (
+        """gray = np.frombuffer(zlib.decompress(scan), np.uint8).reshape(64, 64)
+""",
+        """unpack = zlib.decompressobj()
+                parts = [unpack.decompress(scan[i : i + 3]) for i in range(0, len(scan), 3)]  # as a network sends them
+                gray = np.frombuffer(b"".join(parts), np.uint8).reshape(64, 64)
+""",
+    ),
+}
+COSTLY_IN_FILE = frozenset(("engine", "conversion", "pixels"))
+
+
+def costly(learner: str) -> frozenset[str]:
+    """Which suspects of `FORMS` cost time in a learner's pipeline: three of them. One image at a time costs time in each pipeline."""
+    return frozenset(instance.rng(learner, "lab10").choice(sorted(FORMS), 3, replace=False).tolist())
+
+
+def given(learner: str = "") -> str:
+    """The text of a learner's given pipeline; without an id, the one in `given.py`."""
+    text = Path(lab10_given.__file__).read_text(encoding="utf-8")
+    for suspect in sorted(costly(learner) ^ COSTLY_IN_FILE) if learner else ():
+        text = text.replace(*FORMS[suspect])
+    return text
