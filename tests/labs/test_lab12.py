@@ -179,7 +179,7 @@ def test_a_server_that_never_answers_is_not_told_about_faults(server, words, tmp
 def test_a_lost_scene_leaves_half_and_a_wrong_answer_leaves_nothing():
     def points(lost: int, wrong: int = 0) -> float:
         found = [Finding(name, wrong * (n == 0), "trouble" * (n < lost)) for n, name in enumerate(stage.CACHE_SCENES)]
-        return LAB.decided("cache", list(checks.survival("cache", found))).points
+        return LAB.decided("cache", list(checks.survival(found))).points
 
     assert [points(n) for n in (0, 1, 2)] == [3, 1.5, 0] and points(1, wrong=1) == 0
     assert set(checks.HINTS) == {*stage.CACHE_SCENES, *stage.REQUEST_SCENES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +16,12 @@ from course_lib._util.plain_text import plain
 from course_lib.benchmark import Interval, speedup
 from course_lib.benchmark.statistics import median_interval
 from course_lib.engines import Plan, Worker, split_target
-from course_lib.errors import MISSING_FILE, CourseError, EngineError, ExaminerFault, OutOfTime
+from course_lib.errors import CourseError, EngineError, ExaminerFault, OutOfTime
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.reference import ours
-from course_lib.labs.framework.submission_files import missing, read_text
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.submission_files import read_text, submitted
+from course_lib.labs.framework.work import Work
 from course_lib.labs.lab12_serving import given, triton_schema
 from course_lib.labs.lab12_serving.given import (
     FEATURES,
@@ -40,7 +40,7 @@ from course_lib.labs.lab12_serving.sandboxed.stage import BURST, CACHE_SCENES, L
 from course_lib.recipe import Recipe
 
 MAX_BYTES = 64 << 10  # of a file
-MOST_LOST = {"cache": 1, "requests": 1}  # scenes that may be lost for half of the points, if no answer is wrong
+MOST_LOST = 1  # scenes that may be lost for half of the points, if no answer is wrong
 ROUNDS = 40  # of a measurement, at most
 LONE_MS = 5.0  # a request that comes alone may take so much longer than without batching
 SHARED = {ALL: 1.3, HALF: 1.1}  # requests of one run, on average: exactly 1 without batching, on every machine
@@ -87,13 +87,8 @@ class Finding:
     trouble: str
 
     @property
-    def survived(self) -> bool:
-        """Whether no answer was wrong and nothing else went wrong."""
-        return not (self.wrong or self.trouble)
-
-    @property
     def problem(self) -> str:
-        """What went wrong, in a few words."""
+        """What went wrong, in a few words; empty if the server survived."""
         return f"{self.wrong} wrong answer{'s' if self.wrong > 1 else ''}" if self.wrong else self.trouble
 
 
@@ -129,62 +124,42 @@ class Load:
         return float(BURST * len(self.runs) / max(1, self.runs.sum()))
 
 
-class ServingWork(Work):
-    """A submission with its scenes and its load, each played once."""
-
-    @step
-    def sources(self) -> dict[str, str]:
-        """The text of ``store.py`` and ``server.py``."""
-        return {name: read_text(self.folder / name, MAX_BYTES) for name in FILES}
-
-    @step
-    def cache(self) -> list[Finding]:
-        """The findings of the cache's scenes."""
-        self.examiner.begins(f"cache: {len(CACHE_SCENES)} scenes with your server", 15)
-        return played(self.sources, list(CACHE_SCENES), self.examiner)
-
-    @step
-    def requests(self) -> list[Finding]:
-        """The findings of the scenes with requests."""
-        self.examiner.begins(f"requests: {len(REQUEST_SCENES)} scenes with your server", 5)
-        return played(self.sources, list(REQUEST_SCENES), self.examiner)
-
-    @step
-    def load(self) -> Load:
-        """The learner's server under load."""
-        self.examiner.begins("throughput: your server and the given one, in turn", self.examiner.measure_s)
-        return measured(self.sources, self.examiner)
+def sources(work: Work) -> Sources:
+    """The text of ``store.py`` and ``server.py``."""
+    return {name: read_text(work.folder / name, MAX_BYTES) for name in FILES}
 
 
 # ---- cache and requests
 
 
-def cache(work: ServingWork) -> Iterator[Criterion]:
+def cache(work: Work) -> Iterator[Criterion]:
     """A cache that survives faults."""
-    yield from survival("cache", work.cache)
+    work.examiner.begins(f"cache: {len(CACHE_SCENES)} scenes with your server", 15)
+    yield from survival(played(sources(work), list(CACHE_SCENES), work.examiner))
 
 
-def requests(work: ServingWork) -> Iterator[Criterion]:
+def requests(work: Work) -> Iterator[Criterion]:
     """Correct answers or errors."""
-    yield from survival("requests", work.requests)
+    work.examiner.begins(f"requests: {len(REQUEST_SCENES)} scenes with your server", 5)
+    yield from survival(played(sources(work), list(REQUEST_SCENES), work.examiner))
 
 
-def survival(task: str, found: Sequence[Finding]) -> Iterator[Criterion]:
+def survival(findings: Sequence[Finding]) -> Iterator[Criterion]:
     """No wrong answer, and few or no scenes lost."""
-    lost = sorted((one for one in found if not one.survived), key=lambda one: not one.wrong)
+    lost = sorted((finding for finding in findings if finding.problem), key=lambda finding: not finding.wrong)
     hint = HINTS[lost[0].scene] if lost else ""
     if lost and ": NotImplementedError" in lost[0].trouble:
         hint = "A part of your files is still empty: solve task 1 first."
-    elif len(lost) == len(found):  # the faults of the scenes are not the cause
+    elif len(lost) == len(findings):  # the faults of the scenes are not the cause
         hint = NEVER_RIGHT
-    yield equals("wrong answers", sum(one.wrong for one in found), 0, HALF, hint=hint)
-    survived, count = len(found) - len(lost), len(found)
+    yield equals("wrong answers", sum(finding.wrong for finding in findings), 0, HALF, hint=hint)
+    survived, count = len(findings) - len(lost), len(findings)
     scenes: dict[str, list[str]] = {}
-    for one in lost:
-        scenes.setdefault(one.problem, []).append(one.scene)
+    for finding in lost:
+        scenes.setdefault(finding.problem, []).append(finding.scene)
     listed = "; ".join(f"{', '.join(names)}: {problem}" for problem, names in scenes.items())
-    made = reaches("scenes survived", survived, {ALL: count, HALF: count - MOST_LOST[task]}, hint)
-    yield replace(made, found=f"{survived} of {count}" + (f" ({listed})" if lost else ""))
+    criterion = reaches("scenes survived", survived, {ALL: count, HALF: count - MOST_LOST}, hint)
+    yield replace(criterion, found=f"{survived} of {count}" + (f" ({listed})" if lost else ""))
 
 
 def reaches(name: str, value: float, bounds: Mapping[str, float], hint: str) -> Criterion:
@@ -193,7 +168,7 @@ def reaches(name: str, value: float, bounds: Mapping[str, float], hint: str) -> 
     return at_least(name, value, bounds[needed_for], needed_for, hint=hint)
 
 
-def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
+def played(files: Sources, names: Sequence[str], examiner: Examiner) -> list[Finding]:
     """The findings of scenes.
 
     Raises:
@@ -203,8 +178,8 @@ def played(sources: Sources, names: Sequence[str], examiner: Examiner) -> list[F
     seed = int(rng.integers(1 << 31))
     models = {name: Scorer(seed + number, HIDDEN) for number, name in enumerate(("old", "new", "unbuildable"))}
     features = rng.normal(size=(_ROWS, FEATURES)).astype(np.float32)
-    with _staged(models, ("old", "new"), features, other_recipes(rng), examiner) as worker:
-        answer = worker.ask({"do": "play", "sources": sources, "scenes": names, "time_limit_s": _PLAY_S})
+    with _staged(models, features, examiner, other_recipes(rng)) as worker:
+        answer = worker.ask({"do": "play", "sources": files, "scenes": names, "time_limit_s": _PLAY_S})
     truth = {name: scorer.scores(features) for name, scorer in models.items()}
     return [
         Finding(str(row["scene"]), count_wrong(row["answers"], truth), plain(row["trouble"], _LONGEST))
@@ -245,35 +220,32 @@ class _Stage(Worker):
 
 @contextmanager
 def _staged(
-    models: Mapping[str, Scorer],
-    built: Sequence[str],
-    features: np.ndarray,
-    recipes: Mapping[str, Recipe],
-    examiner: Examiner,
+    models: Mapping[str, Scorer], features: np.ndarray, examiner: Examiner, recipes: Mapping[str, Recipe] | None = None
 ) -> Iterator[_Stage]:
     """A stage that has everything but the servers.
 
     Args:
         models: whose files the servers see, with other weights than the plans: only an engine can give the right answers.
-        built: names of the models that can be built.
+        recipes: those of the service besides the usual one.
 
     Raises:
         ExaminerFault: it cannot be started.
     """
     backend, environment = split_target(examiner.runner)
-    plans = dict(zip(built, _plans([models[name] for name in built], examiner), strict=True))
+    buildable = {name: scorer for name, scorer in models.items() if name != "unbuildable"}
+    plans = dict(zip(buildable, _plans(buildable.values(), examiner), strict=True))
     arrays = {f"plan {name}": np.frombuffer(plan.data, np.uint8) for name, plan in plans.items()} | {"features": features}
     for name, scorer in models.items():
         arrays[f"model {name}"] = np.frombuffer(replace(scorer, seed=scorer.seed + _OTHER_WEIGHTS).onnx(), np.uint8)
-    usual = plans[built[0]]
+    first = plans["old"]
     question = {
         "do": "prepare",
         "backend": backend,
         "models": list(models),
         "plans": {name: plan.summary() for name, plan in plans.items()},
-        "recipes": {name: recipe.wire() for name, recipe in {"usual": given.recipe(), **recipes}.items()},
-        "version": usual.version,
-        "device": (usual.targets or ("cpu",))[0],
+        "recipes": {name: recipe.wire() for name, recipe in {"usual": given.recipe(), **(recipes or {})}.items()},
+        "version": first.version,
+        "device": (first.targets or ("cpu",))[0],
     }
     with _Stage(environment, launcher=examiner.launcher) as worker:
         try:
@@ -288,7 +260,7 @@ def _staged(
         yield worker
 
 
-def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
+def _plans(scorers: Iterable[Scorer], examiner: Examiner) -> list[Plan]:
     with tempfile.TemporaryDirectory() as folder, ours():
         written = []
         for number, scorer in enumerate(scorers):
@@ -301,7 +273,7 @@ def _plans(scorers: Sequence[Scorer], examiner: Examiner) -> list[Plan]:
 # ---- throughput
 
 
-def measured(sources: Sources, examiner: Examiner) -> Load:
+def measured(files: Sources, examiner: Examiner) -> Load:
     """Serve the same requests with the learner's server and with the given one, in turn.
 
     Raises:
@@ -311,10 +283,10 @@ def measured(sources: Sources, examiner: Examiner) -> Load:
     rng = examiner.rng()
     models = {"old": Scorer(int(rng.integers(1 << 31)), WIDE)}
     features = rng.normal(size=(ROUNDS * (BURST + LONE), FEATURES)).astype(np.float32)
-    question = {"do": "load", "given": ONE_AT_A_TIME, "yours": sources, "seed": int(rng.integers(1 << 31))}
+    question = {"do": "load", "given": ONE_AT_A_TIME, "yours": files, "seed": int(rng.integers(1 << 31))}
 
     def take() -> dict[str, Any]:
-        with _staged(models, ("old",), features, {}, examiner) as worker:
+        with _staged(models, features, examiner) as worker:
             return worker.ask({**question, "time_limit_s": examiner.measure_s})
 
     answer = examiner.measured(take)
@@ -332,9 +304,10 @@ _LONE_HINT = "Batching must not delay a request that arrives alone. How long doe
 _ROWS_HINT = "Each answer must reach its own request. Which rows of a run belong to which request?"
 
 
-def throughput(work: ServingWork) -> Iterator[Criterion]:
+def throughput(work: Work) -> Iterator[Criterion]:
     """Requests that share a run."""
-    load = work.load
+    work.examiner.begins("throughput: your server and the given one, in turn", work.examiner.measure_s)
+    load = measured(sources(work), work.examiner)
     work.figures |= {"over_one_at_a_time": load.gain.median, "requests_per_run": load.requests_per_run}
     yield from throughput_of(load)
 
@@ -354,11 +327,9 @@ def throughput_of(load: Load) -> Iterator[Criterion]:
 # ---- Triton
 
 
-def triton(work: ServingWork) -> Iterator[Criterion]:
+def triton(work: Work) -> Iterator[Criterion]:
     """The same service in Triton."""
-    file = work.folder / "config.pbtxt"
-    if not file.is_file():
-        raise EngineError(missing(file.name), code=MISSING_FILE)
+    file = submitted(work.folder, "config.pbtxt")
     work.examiner.begins("triton: your configuration against NVIDIA's schema", 3)
     try:
         config = triton_schema.parsed(file.read_bytes()[:MAX_BYTES].decode("utf-8-sig"))

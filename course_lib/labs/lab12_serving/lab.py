@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Task
 from course_lib.labs.lab12_serving import checks
@@ -35,10 +34,6 @@ class Serving(Lab):
         from course_lib.labs.lab12_serving import reference
 
         reference.write(folder)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.ServingWork:
-        """The scenes and the load, each played once."""
-        return checks.ServingWork(self, folder, examiner)
 
 
 lab = Serving()
