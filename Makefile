@@ -93,7 +93,7 @@ book: $(VENV)/.installed-test
 	$(BIN)/python docs/make_book.py
 
 train: $(VENV)/.installed
-	for name in small wide encoder; do $(BIN)/python -m course_lib.models.training $$name || exit 1; done
+	for name in small wide encoder; do $(BIN)/python docs/make_checkpoints.py $$name || exit 1; done
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13) and 'Python 3.10 to 3.13 is needed, found ' + sys.version.split()[0] + ': make PYTHON=python3.12 ...')"

@@ -14,12 +14,12 @@ def load(model: nn.Module, name: str) -> None:
     """Copy the shipped checkpoint ``name`` into ``model``, in the model's own dtype.
 
     Raises:
-        FileNotFoundError: no such checkpoint; ``python -m course_lib.models.training NAME`` makes it.
+        FileNotFoundError: no such checkpoint; ``python docs/make_checkpoints.py NAME`` makes it.
         RuntimeError: the checkpoint is of another architecture.
     """
     path = FOLDER / f"{name}.pt"
     if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: make it with  python -m course_lib.models.training {name}")
+        raise FileNotFoundError(f"{path} is missing: make it with  python docs/make_checkpoints.py {name}")
     model.load_state_dict(torch.load(path, weights_only=True))  # weights only: a pickle could run code
 
 

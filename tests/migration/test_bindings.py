@@ -13,7 +13,9 @@ import pytest
 
 from course_lib.migration.tables import bindings
 from course_lib.migration.tables.api_table import ApiTable
-from course_lib.migration.tables.bindings import RELEASES, BindingsUnavailable, NoNetwork, read_bindings, table_file
+from course_lib.migration.tables.bindings import RELEASES, BindingsUnavailable, NoNetwork
+from docs import make_tables
+from docs.make_tables import read_bindings, table_file
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -68,15 +70,15 @@ def test_tables_are_written_and_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content: dict[str, Any] = {"classes": {}}
-    monkeypatch.setattr(bindings, "TABLES", tmp_path)
-    monkeypatch.setattr(bindings, "RELEASES", {"11.4": RELEASES["11.4"]})
-    monkeypatch.setattr(bindings, "read_bindings", lambda version: content)
-    assert bindings.main(["--check"]) == 1 and "differs" in capsys.readouterr().out
-    assert bindings.main([]) == 0 and "written" in capsys.readouterr().out
+    monkeypatch.setattr(make_tables, "TABLES", tmp_path)
+    monkeypatch.setattr(make_tables, "RELEASES", {"11.4": RELEASES["11.4"]})
+    monkeypatch.setattr(make_tables, "read_bindings", lambda version: content)
+    assert make_tables.main(["--check"]) == 1 and "differs" in capsys.readouterr().out
+    assert make_tables.main([]) == 0 and "written" in capsys.readouterr().out
     first = (tmp_path / "11.4.json.gz").read_bytes()
-    assert bindings.main(["--check"]) == 0 and bindings.main([]) == 0
+    assert make_tables.main(["--check"]) == 0 and make_tables.main([]) == 0
     (tmp_path / "11.4.json.gz").unlink()
-    bindings.main([])
+    make_tables.main([])
     assert (tmp_path / "11.4.json.gz").read_bytes() == first
     content["classes"]["New"] = {}
-    assert bindings.main(["--check"]) == 1
+    assert make_tables.main(["--check"]) == 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.migration.tables.signatures import parse_signatures
+from docs.make_tables import parse_signatures
 
 
 @pytest.mark.parametrize(

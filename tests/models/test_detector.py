@@ -12,8 +12,8 @@ import torch
 from course_lib.labs.lab15_capstone.boxes import detections, quality
 from course_lib.labs.lab15_capstone.given import Settings
 from course_lib.models import detector, export_onnx, video, weights
-from course_lib.models.detector_training import train_detector
 from course_lib.models.digit_video import SIDE, prepared
+from docs.make_checkpoints import train_detector
 
 
 def frames(n: int, seed: int = 3, **options) -> list:

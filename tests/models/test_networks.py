@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from course_lib.models import classifier, digits, fresh_digits, resnet50
-from course_lib.models.training import accuracy, train
+from docs import make_checkpoints
+from docs.make_checkpoints import accuracy, train
 
 NAMES = {"small": 0.98, "wide": 0.99, "encoder": 0.96}  # least accuracy on held-out digits
 
@@ -47,10 +48,10 @@ def test_training_writes_what_it_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One epoch only: enough to learn something, and to see that equal seeds give equal weights."""
-    from course_lib.models import training
-
     monkeypatch.setattr("course_lib.models.weights.FOLDER", tmp_path)
-    monkeypatch.setitem(training.SCHEDULES, "small", training.Schedule(epochs=1, learning_rate=6e-3, strength=0.5))
+    monkeypatch.setitem(
+        make_checkpoints.SCHEDULES, "small", make_checkpoints.Schedule(epochs=1, learning_rate=6e-3, strength=0.5)
+    )
     reported = train("small", progress=False)
     first = (tmp_path / "small.pt").read_bytes()
     assert 0.3 < reported == accuracy("small", digits("test"))

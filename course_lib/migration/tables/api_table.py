@@ -1,4 +1,4 @@
-"""The API of one TensorRT version, read from NVIDIA's bindings (`course_lib.migration.tables.bindings`)."""
+"""The API of one TensorRT version. `docs/make_tables.py` reads it from NVIDIA's bindings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from course_lib.migration.tables.signatures import Overload
-
-_TABLES = Path(__file__).parent / "api"
+TABLES = Path(__file__).parent / "api"
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,22 @@ class Signature:
     returns: str
 
 
+class Overload(TypedDict):
+    """One signature without `self`.
+
+    Types and defaults are texts without the names of their modules. A type that the docstring does not state is empty.
+
+    Attributes:
+        parameters: ``[name, type]`` or ``[name, type, default]`` each.
+        returns: the type of the result.
+    """
+
+    parameters: list[list[str]]
+    returns: str
+
+
 class _Class(TypedDict):
-    """One class as `bindings` writes it, without what it inherits."""
+    """One class as `docs/make_tables.py` writes it, without what it inherits."""
 
     bases: list[str]
     methods: dict[str, list[Overload]]
@@ -55,7 +67,7 @@ class ApiTable:
     @staticmethod
     def versions() -> tuple[str, ...]:
         """The versions that have a table."""
-        return tuple(sorted(file.name.removesuffix(".json.gz") for file in _TABLES.glob("*.json.gz")))
+        return tuple(sorted(file.name.removesuffix(".json.gz") for file in TABLES.glob("*.json.gz")))
 
     @staticmethod
     @cache
@@ -65,7 +77,7 @@ class ApiTable:
         Raises:
             ValueError: no such table.
         """
-        file = _TABLES / f"{version}.json.gz"
+        file = TABLES / f"{version}.json.gz"
         if version not in ApiTable.versions():
             raise ValueError(f"no table of TensorRT {version!r}: there are {', '.join(ApiTable.versions())}")
         return ApiTable(version, json.loads(gzip.decompress(file.read_bytes())))

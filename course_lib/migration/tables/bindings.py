@@ -1,35 +1,22 @@
-"""TensorRT's Python API by version, read from NVIDIA's own bindings: no GPU, no driver, no TensorRT libraries needed.
+"""NVIDIA's own bindings of TensorRT by version, importable without a GPU, a driver and TensorRT's libraries.
 
-The bindings are an extension module of about a megabyte, on PyPI for every version. The loader needs TensorRT's
-libraries and a dozen functions in them, and empty stand-ins are sufficient. pybind11 writes each signature into a docstring, so
-importing the module shows the whole API and its deprecations. No function is called.
-
-``python -m course_lib.migration.tables.bindings`` writes the tables in `api/`; with ``--check`` it compares them with a fresh reading.
+The bindings are an extension module of about a megabyte, on PyPI for every version. The loader needs TensorRT's libraries and a dozen
+functions in them, and empty stand-ins are sufficient. `docs/make_tables.py` reads the tables of the API from them.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from course_lib._util.files import cache_folder, write_atomically
+from course_lib._util.files import cache_folder
 from course_lib.errors import CourseError
-from course_lib.migration.tables import import_bindings
-from course_lib.migration.tables.deprecations import parse_deprecations
-from course_lib.migration.tables.signatures import parse_signatures
 
 CACHE_VARIABLE = "COURSE_BINDINGS"
-TABLES = Path(__file__).parent / "api"
 
 _FUNCTIONS = """
 createInferBuilder_INTERNAL createInferRuntime_INTERNAL createInferRefitter_INTERNAL createNvOnnxParser_INTERNAL
@@ -77,43 +64,6 @@ class NoNetwork(BindingsUnavailable):
     """pip reached no registry, and the wheel is not in the cache folder."""
 
 
-def read_bindings(version: str) -> dict[str, Any]:
-    """The API of one version as plain JSON values; the same wheel gives the same values.
-
-    Args:
-        version: a key of `RELEASES`.
-
-    Returns:
-        ``wheel`` (file, name, version, sha256), ``classes`` (bases, methods with their overloads as of `parse_signatures`,
-        properties as "r", "w" or "rw", their types, attributes), ``enums`` (members and numbers), ``functions``, ``values``,
-        ``deprecated`` (the sentence of the docstring, by full name).
-
-    Raises:
-        ValueError: no such version.
-        NoNetwork: pip reached no registry.
-        BindingsUnavailable: no wheel for this Python, no C compiler, or the module cannot be imported.
-    """
-    if version not in RELEASES:
-        raise ValueError(f"no version {version!r}: there are {', '.join(RELEASES)}")
-    release = RELEASES[version]
-    wheel = download(release)
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder)
-        make_libraries(release.libraries, Path(folder))
-        found = _import(release, folder)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    for kind in found["classes"].values():
-        kind["methods"] = {name: parse_signatures(doc) for name, doc in kind["methods"].items()}
-        kind["types"] = {name: read[0]["returns"] for name, doc in kind["types"].items() if (read := parse_signatures(doc))}
-        if not kind["methods"].get("__init__", True):  # made by TensorRT only
-            del kind["methods"]["__init__"]
-    found["functions"] = {name: parse_signatures(doc) for name, doc in found["functions"].items()}
-    docs = found.pop("docs")
-    found["deprecated"] = {name: text for owner, doc in docs.items() for name, text in parse_deprecations(owner, doc)}
-    return {"wheel": {"file": wheel.name, "name": release.package, "version": release.version, "sha256": digest}, **found}
-
-
 def download(release: Release) -> Path:
     """The wheel of a release, from the package index once and from then on from a cache folder.
 
@@ -158,42 +108,3 @@ def make_libraries(names: tuple[str, ...], folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise BindingsUnavailable(f"the C compiler {compiler} failed: {' '.join(done.stderr.split())[:300]}")
-
-
-def _import(release: Release, folder: str) -> dict[str, Any]:
-    environment = {**os.environ, "LD_LIBRARY_PATH": folder, "PYTHONPATH": folder}
-    command = [sys.executable, import_bindings.__file__, release.module]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        reason = " ".join(done.stderr.strip().splitlines()[-1:])
-        raise BindingsUnavailable(f"{release.package} {release.version} cannot be imported: {reason}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def table_file(version: str) -> Path:
-    """Where the table of a version is kept."""
-    return TABLES / f"{version}.json.gz"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the tables, or compare them with ``--check``; the number of tables that differ is the exit status."""
-    stale = 0
-    for version in RELEASES:
-        text = json.dumps(read_bindings(version), sort_keys=True, separators=(",", ":")).encode()
-        file = table_file(version)
-        same = file.exists() and gzip.decompress(file.read_bytes()) == text  # compressed bytes depend on the zlib
-        if "--check" in arguments:
-            print(f"{version}: {'as committed' if same else 'differs from the committed table'}")
-            stale += not same
-        elif not same:
-            write_atomically(file, gzip.compress(text, mtime=0))
-            print(f"{version}: written")
-    return stale
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except CourseError as error:
-        sys.exit(str(error))

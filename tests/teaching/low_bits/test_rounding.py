@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from course_lib.models import course_text, decoder
-from course_lib.models.gpt_training import logits_by
 from course_lib.models.text_corpus import bits_per_byte
 from course_lib.teaching.low_bits.loss import Cost, cost, window_bits
 from course_lib.teaching.low_bits.rounding import (
@@ -19,6 +18,7 @@ from course_lib.teaching.low_bits.rounding import (
     with_inputs,
     with_weights,
 )
+from docs.make_checkpoints import logits_by
 
 TEXT = course_text("test")[:600]
 TOKENS = torch.from_numpy(np.frombuffer(TEXT[:64], np.uint8)[None].astype(np.int64))
