@@ -8,7 +8,6 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from course_lib.errors import CourseError
@@ -89,14 +88,13 @@ def target_version(text: str) -> str:
     return older[-1] if older else same_major[0]
 
 
-def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] = (), *, prefilter: bool = True) -> Scan:
+def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] = ()) -> Scan:
     """Read files and folders, and list what TensorRT `to` removed, deprecated, changed or ignores.
 
     Args:
         paths: Python programs (also Python 2), notebooks, shell scripts, Dockerfiles, Makefiles, READMEs, requirements files.
         to: a version that `target_version` knows.
         exclude: patterns of files in folders to leave out, as in `sources.find`.
-        prefilter: skip files that do not mention TensorRT before they are parsed; they cannot have findings.
 
     Raises:
         CourseError: a path does not exist.
@@ -112,7 +110,7 @@ def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] =
     files = find([Path(path) for path in paths], exclude)
     for path in files:
         try:
-            source = read(path, may_hold_findings if prefilter else None)
+            source = read(path, may_hold_findings)
             found, problem = scan_source(source, target)
         except CourseError as error:
             unread.append(str(error))
@@ -194,7 +192,7 @@ def _located(problem: str, program: Program) -> str:
 def _python(parsed: python2.Parsed, text: str, target: str, *, evidence: bool) -> Iterator[tuple[int, Verdict]]:
     if not evidence and not _POLYGRAPHY.search(text):
         return
-    table, comments = ApiTable.load(target), Comments(text)
+    table, comments = ApiTable.load(target), comments_of(text)
     uses = [*collect(parsed.tree, evidence=evidence), *_names_in_lost_lines(parsed.lost)]
     torch_tensorrt = any(use.name.startswith(("import:torch_tensorrt", "import:trtorch")) for use in uses)
     scripted = torch_trt.scripted(parsed.tree) if torch_tensorrt else frozenset()
@@ -233,26 +231,6 @@ def _names_in_lost_lines(lost: Sequence[tuple[int, str]]) -> Iterator[Use]:
                 names.append(f"{naming.guess(receiver) if naming.guess(receiver) in owners else owners[0]}.{member}")
         for name in dict.fromkeys(names):
             yield Use(name, line, "read", False, None, ast.Pass())
-
-
-class Comments(Mapping[int, str]):
-    """The comments of a program by line; the text is tokenized on first access."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    @cached_property
-    def _found(self) -> dict[int, str]:
-        return comments_of(self._text)
-
-    def __getitem__(self, line: int) -> str:
-        return self._found[line]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 def comments_of(text: str) -> dict[int, str]:

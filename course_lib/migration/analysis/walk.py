@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from course_lib.migration.analysis import naming
 from course_lib.migration.analysis.conditions import condition_of, holds_version, members_of
-from course_lib.migration.analysis.guards import All, AnyOf, Condition, Not, Presumed, Unclear, VersionTest
+from course_lib.migration.analysis.guards import All, AnyOf, Condition, Not, Presumed, Unclear
 from course_lib.migration.analysis.inference import OTHER, Program, Scope, module_type
 from course_lib.migration.tables import known
 
@@ -396,26 +396,6 @@ class Walk(ast.NodeVisitor):
         self._block(node.orelse)
         self._block(node.finalbody)
 
-    def visit_Match(self, node: ast.Match) -> None:
-        self.visit(node.subject)
-        asks = holds_version(node.subject, self.scope) or condition_of(node.subject, self.scope) is not None
-        passed: list[Condition] = []
-        for case in node.cases:
-            for part in ast.walk(case.pattern):
-                if isinstance(part, ast.MatchAs | ast.MatchStar) and part.name:
-                    self.program.note(self.scope.places[0], part.name, "")
-                    if asks and part is case.pattern:
-                        self.program.version_values[part.name] = node.subject
-            asked: list[Condition] = []
-            if asks and (test := _matches(node.subject, case.pattern)) is not None:
-                asked = [VersionTest(test, self.program.version_values)]
-            if case.guard is not None:
-                self.visit(case.guard)
-                asked += [found for found in (condition_of(case.guard, self.scope),) if found]
-            self._under(All((*passed, *asked)) if passed or asked else None, case.body)
-            if asks:
-                passed = [*passed, Not(All(tuple(asked)))]
-
     def visit_Compare(self, node: ast.Compare) -> None:
         self.generic_visit(node)
         if holds_version(node, self.scope):
@@ -448,25 +428,3 @@ def _suppressed(node: ast.expr) -> str:
         return ""
     names = {ast.unparse(one) for one in node.args}
     return next((name for name in ("AttributeError", "Exception", "BaseException") if name in names), "").replace("Base", "")
-
-
-def _matches(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
-    """The test that a pattern makes, as an expression; None for a pattern that matches anything."""
-    if isinstance(pattern, ast.MatchValue):
-        return ast.Compare(subject, [ast.Eq()], [pattern.value])
-    if isinstance(pattern, ast.MatchOr):
-        tests = [_matches(subject, one) for one in pattern.patterns]
-        return None if None in tests else ast.BoolOp(ast.Or(), [test for test in tests if test is not None])
-    if isinstance(pattern, ast.MatchAs):
-        return None if pattern.pattern is None else _matches(subject, pattern.pattern)
-    if isinstance(pattern, ast.MatchSequence):
-        tests, behind_star = [], False
-        for index, one in enumerate(pattern.patterns):
-            behind_star = behind_star or isinstance(one, ast.MatchStar)
-            place = index - len(pattern.patterns) if behind_star else index
-            tests.append(_matches(ast.Subscript(subject, ast.Constant(place), ast.Load()), one))
-        asked = [test for test in tests if test is not None]
-        return ast.BoolOp(ast.And(), asked) if len(asked) > 1 else next(iter(asked), None)
-    if isinstance(pattern, ast.MatchStar):
-        return None
-    return ast.Constant(f"cannot be told: {type(pattern).__name__}") if isinstance(pattern, ast.MatchSingleton) else ast.Set([])
