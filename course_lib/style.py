@@ -99,7 +99,7 @@ def name_lines(axes: Axes, size: float = 8) -> None:
                       va="center", fontsize=size, color=_against(hue, white=True))  # fmt: skip
 
 
-_LETTERS = 68  # of 8 points, next to each other over the axes
+_LETTERS = 84  # of 8 points in the width of a figure
 
 
 def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
@@ -109,10 +109,14 @@ def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
         axes: its labeled artists are named.
         handles: other artists to name.
     """
+    from matplotlib.transforms import blended_transform_factory
+
     handles = axes.get_legend_handles_labels()[0] if handles is None else handles
-    letters = [len(str(handle.get_label())) + 3 for handle in handles]
+    letters = [len(str(handle.get_label())) + 4 for handle in handles]
     columns = len(letters) if sum(letters) <= _LETTERS else max(1, _LETTERS // max(letters))
+    sides = axes.transAxes if columns * max(letters) <= _LETTERS / 2 else axes.figure.transFigure  # a long row begins at the edge
     legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8,
+                         bbox_transform=blended_transform_factory(sides, axes.transAxes),
                          handlelength=0.9, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
     for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
         text.set_color(_against(_hue(handle), white=True))
@@ -131,24 +135,23 @@ def _hue(handle: Any) -> Any:
 
 
 def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) -> None:
-    """A vertical line at each value with its name next to it. A name is above the lines that it would cross. Call it last.
+    """A vertical line at each value with its name to the right, above the lines that the name would cross. Call it last.
 
     Args:
-        axes: its limits stay as they are.
+        axes: they grow to the right where a name needs it.
         values: by name.
         colors: one for each value, in the order of the values.
     """
+    places = {name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()}
+    room = {name: 1 - 5 * len(name) / 72 * axes.figure.dpi / axes.bbox.width for name in values}  # 5 points per letter
+    end = axes.transAxes.transform((max(1.0, *(place / room[name] for name, place in places.items())), 0))
+    axes.set_xlim(right=axes.transData.inverted().transform(end)[0])
     row = 1.3 * 8 / 72 * axes.figure.dpi / axes.bbox.height
-    places = {
-        name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
-    }
-    to_left = bool(sum(places.values()) > 0.5 * len(places))
-    ordered = sorted(zip(values.items(), colors, strict=True), key=lambda entry: entry[0][1], reverse=to_left)
-    for index, ((name, value), hue) in enumerate(ordered):
+    for index, ((name, value), hue) in enumerate(sorted(zip(values.items(), colors, strict=True), key=lambda mark: mark[0][1])):
         top = 0.99 - row * index
         axes.axvline(value, ymax=top, color=hue, lw=1.8)
-        axes.annotate(name, (value, top), (-4 if to_left else 4, 0), xycoords=axes.get_xaxis_transform(), va="top", fontsize=8,
-                      textcoords="offset points", ha="right" if to_left else "left", color=_against(hue, white=True))  # fmt: skip
+        axes.annotate(name, (value, top), (4, 0), xycoords=axes.get_xaxis_transform(), textcoords="offset points",
+                      va="top", fontsize=8, color=_against(hue, white=True))  # fmt: skip
 
 
 def _against(hue: Any, *, white: bool) -> str:

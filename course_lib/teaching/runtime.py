@@ -55,6 +55,6 @@ def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
         axes.plot(one.median, row, "o", ms=7, color=style.color(0))
         axes.annotate(str(one), (one.high, row), (8, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(values)), list(values))
-    axes.set(ylim=(len(values) - 0.4, -0.6), xlim=(0, 1.3 * max(one.high for one in values.values())), xlabel=label)
+    axes.set(ylim=(len(values) - 0.4, -0.6), xlim=(0, 1.6 * max(one.high for one in values.values())), xlabel=label)
     axes.set_title(title)
     return figure

@@ -66,7 +66,6 @@ def latencies(trial: Trial) -> Figure:
         xlabel="latency (ms)", ylabel="frames", title=f"The slowest percent {'stays within' if fits else 'misses'} the limit"
     )
     limits = {"p99": trial.replay.p99_ms, "budget": trial.budget_ms, "period": trial.period_ms}
-    axes.set_xlim(0, 1.3 * max([*limits.values(), known.max(initial=0)]))
     hues = (style.color(1), "#555555", "#555555")
     style.mark_values(axes, {f"{name} {value:.1f} ms": value for name, value in limits.items()}, hues)
     return figure

@@ -35,7 +35,7 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     edges = histogram.bin_width * together * np.arange(len(counts) + 1)
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
     axes.set_yscale("log")
-    axes.set_xlim(0, 1.4 * max([edges[-1], *thresholds.values()]))
+    axes.set_xlim(left=0)
     names = {
         f"{label}: {threshold:.4g}, clips {100 * histogram.share_above(threshold):.3g} %": threshold
         for label, threshold in sorted(thresholds.items(), key=lambda item: item[1])

@@ -161,15 +161,16 @@ def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
         raise CourseError(f"no speedups to draw: the rows have {', '.join(there) or 'no candidate with figures'}")
     batches = sorted({row["batch"] for row in rows})
     networks = list(dict.fromkeys(row["network"] for row in rows))
-    figure = style.figure(1.3 + 0.11 * len(networks) * (len(names) + 2))
+    figure = style.figure(1.5 + 0.17 * len(names) + 0.11 * len(networks) * (len(names) + 2))
     panels = figure.subplots(1, len(batches), sharey=True, sharex=True, squeeze=False)[0]
     for axes, batch in zip(panels, batches, strict=True):
         _panel(axes, [row for row in rows if row["batch"] == batch and "failed" not in row], networks, names)
         axes.set_title(f"batch {batch}")
     panels[0].set_yticks(range(len(networks)), networks)
     panels[0].invert_yaxis()
+    panels[len(panels) // 2].set_xlabel(f"times as fast as {BASELINE} (log)")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=8)
     figure.suptitle(_takeaway(rows))
     return figure
 
@@ -192,7 +193,6 @@ def _panel(axes: Axes, rows: Sequence[Row], networks: Sequence[str], names: Sequ
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if str(value).lstrip("0.")[:1] in "25" else "")
     axes.tick_params(which="both", labelsize=8)
-    axes.set_xlabel(f"times as fast as {BASELINE} (log)")
 
 
 def _takeaway(rows: Sequence[Row]) -> str:

@@ -68,15 +68,11 @@ def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure
     figure = style.figure(3.2)
     axes = figure.add_subplot()
     axes.semilogx(sizes, times, "o-", base=2, color=style.color(0))
-    for name, size in caches.items():
-        if sizes[0] <= size <= sizes[-1]:
-            axes.axvline(size, color=style.color(1), lw=1, ls="--")
-            axes.annotate(
-                f"{name}: {size:g} MiB", (size, 0.04), xycoords=("data", "axes fraction"), rotation=90, ha="right", fontsize=8
-            )
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.15 * max(times))
+    marks = {f"{name}: {size:g} MiB": size for name, size in caches.items() if sizes[0] <= size <= sizes[-1]}
+    style.mark_values(axes, marks, ["#777777"] * len(marks))
     axes.set(xlabel="inputs are taken in turn from a pool of this size (MiB)", ylabel="time of one call (us)")
     axes.set_title(f"The same work: {times[0]:.0f} us on one repeated input, {times[-1]:.0f} us on inputs from a large pool")
     return figure

@@ -171,14 +171,17 @@ def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title:
         names: the candidates.
         title: the takeaway.
     """
-    figure = style.figure(2.8)
-    panels = np.atleast_1d(figure.subplots(1, len(chances), sharex=True, sharey=True))
-    for axes, (name, chance) in zip(panels, chances.items(), strict=True):
+    rows = -(-len(chances) // 2)
+    figure = style.figure(0.8 + 1.6 * rows)
+    panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes in panels[len(chances) :]:
+        axes.remove()
+    for axes, (name, chance) in zip(panels, chances.items(), strict=False):
         axes.barh(range(len(names)), chance, color=style.color(0), height=0.7)
         axes.set_yticks(range(len(names)), names, family="monospace", fontsize=8)
-        axes.set_title(name, fontsize=8.5, weight="normal")
-        axes.set(xlabel="probability")
-    panels[0].set(ylabel="next byte")
+        axes.set_title(name, fontsize=9, weight="normal", loc="left")
+    figure.supxlabel("probability", fontsize=9)
+    figure.supylabel("next byte", fontsize=9)
     panels[0].invert_yaxis()
     figure.suptitle(title)
     return figure

@@ -27,7 +27,7 @@ def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
     axes = figure.add_subplot()
     for row, numbers in enumerate(grids.values()):
         shown = np.unique(numbers[numbers >= 0]) / numbers.max()
-        axes.vlines(shown, row - 0.32, row + 0.32, color=style.color(row), lw=1.2)
+        axes.vlines(shown, row - 0.32, row + 0.32, color=style.color(0), lw=1.2)
         axes.annotate(
             f"{len(shown)}", (1.0, row), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
         )
