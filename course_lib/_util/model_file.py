@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course_lib.errors import BuildError
 
@@ -46,7 +45,9 @@ def check_weights(model: onnx.ModelProto, folder: Path) -> None:
     Raises:
         BuildError: a file is missing, or is shorter than the weights that it should hold.
     """
-    for tensor in _external_tensors(model):
+    for tensor in model.graph.initializer:
+        if tensor.data_location != tensor.EXTERNAL:
+            continue
         stored = {entry.key: entry.value for entry in tensor.external_data}
         location = os.fsdecode(stored.get("location", ""))  # protobuf returns bytes for a text that is not UTF-8
         try:
@@ -63,17 +64,3 @@ def check_weights(model: onnx.ModelProto, folder: Path) -> None:
             raise BuildError(
                 f"the weights of {tensor.name!r} end at byte {end} of the file {location!r}, which has {size} bytes: copy it again"
             )
-
-
-def _external_tensors(message: Any) -> Iterator[onnx.TensorProto]:
-    """Tensors anywhere in a protobuf message whose data is in another file: initializers, attributes, functions."""
-    for descriptor, value in message.ListFields():
-        if descriptor.message_type is None:
-            continue
-        children = [value] if hasattr(value, "ListFields") else value
-        for child in children:
-            if descriptor.message_type.name == "TensorProto":
-                if child.data_location == child.EXTERNAL:
-                    yield child
-            else:
-                yield from _external_tensors(child)

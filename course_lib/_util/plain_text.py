@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Any
 
-_MARKS = 3  # drawn over one character: no language needs more, and dozens cover the lines above and below
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -14,14 +12,10 @@ def plain(text: Any, most: int = 1000) -> str:
     """One line of printable characters, at most `most` of them.
 
     White space of every kind becomes one space. Control characters, marks that turn the direction of text, halves of characters and
-    unassigned code points are replaced. Of marks that are drawn over one character, as many as a language needs are left.
+    unassigned code points are replaced.
     """
-    found, marks = [], 0
-    for one in " ".join(str(text)[: 4 * most].split()):
-        marks = marks + 1 if unicodedata.category(one) in ("Mn", "Me") else 0
-        if marks <= _MARKS:
-            found.append(one if one.isprintable() else _REPLACED)
-    return "".join(found)[:most]
+    line = " ".join(str(text)[: 4 * most].split())[:most]
+    return "".join(one if one.isprintable() else _REPLACED for one in line)
 
 
 def reason(error: BaseException | str, most: int = 300) -> str:

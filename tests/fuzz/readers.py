@@ -342,6 +342,7 @@ def _verdict() -> Reader:
     from course_lib import labs
     from course_lib.grading.integrity import signature
     from course_lib.grading.judge import recompute
+    from course_lib.grading.judge.verdict import read_document
 
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     lab = labs.find("lab01")
@@ -359,7 +360,7 @@ def _verdict() -> Reader:
 
     def read(path: Path) -> object:
         """As altered, and as signed by the one who altered it: then all of it is computed again."""
-        found = recompute.document(path)
+        found = read_document(path)
         recompute.contradictions(found)
         found.pop("signature", None)
         return recompute.contradictions(signature.signed(found, key))

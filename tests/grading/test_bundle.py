@@ -226,15 +226,21 @@ def _course(written: Path, *arguments: str, timeout: float = 300) -> subprocess.
 
 def test_check_in_the_bundle_leaves_open_what_needs_the_reference(written, tmp_path):
     labs.find("lab01").write_reference(tmp_path)
-    ran = _course(written, "check", "lab01", str(tmp_path), "--json")
-    assert ran.stdout, ran.stderr
-    found = json.loads(ran.stdout)
-    tasks = {one["task"]["id"]: one for one in found["tasks"]}
-    assert tasks["profile"]["tier"] == tasks["accuracy"]["tier"] == "full"
-    assert all(one["met"] is None for one in tasks["speed"]["criteria"] if one["name"] == "speed over the reference engine")
+    code = f"""
+from pathlib import Path
+from course_lib import labs
+from course_lib.labs import Examiner
+for outcome in labs.find("lab01").examine(Path({str(tmp_path)!r}), Examiner(measure_s=1)).outcomes:
+    print(outcome.tier, outcome.code, [one.met for one in outcome.criteria if one.name == "speed over the reference engine"])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(written)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=written, timeout=120
+    )
+    profile, accuracy, speed = ran.stdout.splitlines()
+    assert profile.startswith("full ") and accuracy.startswith("full ")
     # How fast the engine is compared with PyTorch depends on the machine.
-    assert tasks["speed"]["code"] == "no_reference" or tasks["speed"]["tier"] == "none"
-    assert ran.returncode == (0 if found["open"] else 1)
+    assert speed in ("inconclusive no_reference [None]", "none  []", "none  [None]"), speed
 
 
 def test_what_needs_the_instructors_copy_says_so_in_one_line(written):

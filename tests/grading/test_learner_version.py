@@ -61,7 +61,7 @@ def test_an_unsolved_cell_says_which_task_it_is(tmp_path):
     [
         (
             [_check_cell("answr")],
-            "no cell for the task 'answer' (is 'answr' meant?); the cell 'answr' is not a task of the lab",
+            "no cell for the task 'answer'; the cell 'answr' is not a task of the lab",
         ),
         ([_check_cell(points=3)], "the cell 'answer' has 3 points, the task 2"),
         ([WRITTEN, SOLUTION], "no cell for the task 'answer'. Change `grade_id` and `points`"),

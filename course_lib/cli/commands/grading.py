@@ -71,10 +71,9 @@ def _seed(lab: Lab, file: Path) -> tuple[int, str]:
     Raises:
         CourseError: the file is not a verdict on this lab, or has no seed.
     """
-    from course_lib.grading.judge import recompute
-    from course_lib.grading.judge.verdict import Verdict
+    from course_lib.grading.judge.verdict import Verdict, read_document
 
-    document = recompute.document(file)
+    document = read_document(file)
     verdict = Verdict.from_json(document)
     seed = verdict.provenance.get("seed")
     if verdict.lab != lab.name:
@@ -183,8 +182,9 @@ def verify(
     """Whether a verdict is as the grader signed it, and follows from the latencies it holds. Status 1 when not, or without a key."""
     from course_lib.grading.integrity import signature
     from course_lib.grading.judge import recompute
+    from course_lib.grading.judge.verdict import read_document
 
-    document = recompute.document(verdict)
+    document = read_document(verdict)
     room = classroom or signature.classroom_of(verdict)
     key = signature.public_key(signature.signing_key(room)) if room and (room / signature.KEY_FILE).is_file() else None
     found = recompute.contradictions(document, key)

@@ -10,40 +10,17 @@ from course_lib import labs
 from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.integrity import signature
-from course_lib.grading.judge.verdict import Verdict
-from course_lib.labs.framework.isolation import read_hostile
+from course_lib.grading.judge.verdict import Verdict, read_document
 
-MOST_BYTES = 8 << 20  # the latencies of a long race have 2 MB
 _CLOSE = 1e-9  # JSON keeps every digit of a float; what differs more was not computed from these latencies
-
-
-def document(path: Path) -> dict[str, object]:
-    """The document in a file that should hold a verdict.
-
-    Raises:
-        CourseError: the file is not a JSON object, or is larger than any verdict.
-        OSError: the file cannot be read.
-    """
-    complaint = f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
-    if not path.is_file() and path.exists():  # a pipe would be waited for
-        raise CourseError(complaint)
-    with open(path, "rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise CourseError(complaint)
-    found = read_hostile(content, lambda value: value, complaint)
-    if not isinstance(found, dict):
-        raise CourseError(complaint)
-    return found
 
 
 def replaced(verdict: Mapping[str, Any], room: Path) -> list[str]:
     """Whether the classroom has another verdict of this student for this lab, as sentences: only that one counts."""
-    parts = [str(verdict.get(key)) for key in ("student", "lab")]
-    own = room / "reports" / parts[0] / f"{parts[1]}.json"
-    if any(Path(part).name != part for part in parts) or not own.is_file() or document(own) == verdict:
+    own = room / "reports" / str(verdict.get("student")) / f"{verdict['lab']}.json"
+    if not own.is_file() or read_document(own) == verdict:
         return []
-    return [f"the classroom has another verdict of {plain(parts[0], 80)!r} for this lab: {plain(own)}"]
+    return [f"the classroom has another verdict of {verdict.get('student')!r} for this lab: {plain(own)}"]
 
 
 def owner(document: Mapping[str, Any]) -> str:

@@ -18,6 +18,8 @@ from course_lib.grading.reports.layer_feedback import LayerFeedback
 from course_lib.labs import Lab, Outcome
 from course_lib.labs.framework.task import JUDGE_FAILED
 
+_NO_VERDICT = "{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -117,14 +119,29 @@ class Verdict:
         """The verdict in a file.
 
         Raises:
-            CourseError: it is not a verdict; one line.
+            CourseError: it is not a verdict.
         """
+        document = read_document(path)
         try:
-            return cls.from_json(json.loads(path.read_bytes()))
-        except (ValueError, RecursionError, CourseError):
-            raise CourseError(
-                f"{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
-            ) from None
+            return cls.from_json(document)
+        except CourseError:
+            raise CourseError(_NO_VERDICT.format(path=path)) from None
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that should hold a verdict.
+
+    Raises:
+        CourseError: the file is not a JSON object.
+        OSError: the file cannot be read.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise CourseError(_NO_VERDICT.format(path=path))
+    return document
 
 
 def verdict_file(classroom: Path, student: str, lab: Lab) -> Path:

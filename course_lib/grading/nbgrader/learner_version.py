@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import filecmp
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from course_lib.errors import CourseError
@@ -34,7 +32,8 @@ def stale(lab: Lab, root: Path) -> list[str]:
         made, kept = _generate(lab, root, Path(folder)), root / "labs" / lab.name
         names = {str(path.relative_to(base)) for base in (made, kept) for path in base.rglob("*") if path.is_file()}
         names = {name for name in names if ".ipynb_checkpoints" not in name and Path(name).name not in lab.artifacts}
-        return sorted(filecmp.cmpfiles(made, kept, sorted(names), shallow=False)[1] + _absent(made, kept, names))
+        _, different, absent = filecmp.cmpfiles(made, kept, names, shallow=False)
+        return sorted(different + absent)
 
 
 def check_grade_cells(lab: Lab, root: Path) -> None:
@@ -54,7 +53,7 @@ def check_grade_cells(lab: Lab, root: Path) -> None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CourseError(f"{notebook} is not a notebook with nbgrader's metadata ({type(error).__name__}: {error})") from None
     wanted = {task.id: task.points for task in lab.tasks}
-    problems = [f"no cell for the task {task!r}{_near(task, graded.keys() - wanted)}" for task in wanted if task not in graded]
+    problems = [f"no cell for the task {task!r}" for task in wanted if task not in graded]
     problems += [
         f"the cell {task!r} has {graded[task]} points, the task {points:g}"
         for task, points in wanted.items()
@@ -66,15 +65,6 @@ def check_grade_cells(lab: Lab, root: Path) -> None:
             f"{notebook} does not fit the tasks in lab.py: {'; '.join(problems)}. "
             "Change `grade_id` and `points` in the metadata of these cells, or the tasks"
         )
-
-
-def _near(task: str, others: Iterable[str]) -> str:
-    near = difflib.get_close_matches(task, others, n=1)
-    return f" (is {near[0]!r} meant?)" if near else ""
-
-
-def _absent(made: Path, kept: Path, names: set[str]) -> list[str]:
-    return [name for name in names if not ((made / name).exists() and (kept / name).exists())]
 
 
 def _generate(lab: Lab, root: Path, work: Path) -> Path:

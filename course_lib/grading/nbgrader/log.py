@@ -10,25 +10,15 @@ from typing_extensions import override
 
 from course_lib._util.plain_text import plain
 
-_TIMES = logging.Formatter()
-
 
 class NbgraderLog(logging.FileHandler):
-    """Writes nbgrader's messages into a file, and remembers the last errors.
-
-    A message can hold what a learner wrote, such as a cell's name. Its lines are made safe to print, and only a record's first line
-    starts with a time, so nobody can forge another record.
-    """
+    """Writes nbgrader's messages into a file, and remembers the last errors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8", delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         self._error: BaseException | None = None
         self._message = ""
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        first, *others = map(plain, record.getMessage().splitlines() or [""])
-        return "\n".join((f"{_TIMES.formatTime(record)} {first}", *(f"    {line}" for line in others)))
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

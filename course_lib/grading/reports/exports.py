@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +14,7 @@ from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.labs import Lab
 
 FORMATS = ("nbgrader", "moodle", "canvas")
-_FORMULA = frozenset("=+-@\u2212")  # what makes a spreadsheet compute a cell; the last one is the sign minus
-_CONTROLS = ("\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@")  # what makes a spreadsheet compute a cell
 
 
 def export(form: str, lab: Lab, room: Classroom, report: ClassReport, target: Path) -> None:
@@ -71,16 +68,8 @@ def canvas(report: ClassReport) -> list[list[str]]:
     """
     header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", report.title]
     possible = ["    Points Possible", "", "", "", "", f"{max(one.max_score for one in report.submissions):g}"]
-    rows = [
-        [_not_possible(_plain(_name(one))), "", _plain(one.student), _plain(one.student), "", _points(one)]
-        for one in report.submissions
-    ]
+    rows = [[_plain(_name(one)), "", _plain(one.student), _plain(one.student), "", _points(one)] for one in report.submissions]
     return [header, possible, *rows]
-
-
-def _not_possible(name: str) -> str:
-    """A name that Canvas does not take for the row of possible points: it looks for these words anywhere in the first cell of a row."""
-    return re.sub(r"(?i)(points)\s+(possible)", r"\1_\2", name)
 
 
 def _points(one: Submission) -> str:
@@ -93,11 +82,5 @@ def _name(one: Submission) -> str:
 
 
 def _plain(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula (OWASP, CSV Injection).
-
-    A spreadsheet may skip spaces, a byte order mark and what else is not drawn, and may read a full-width sign as the usual one. NFKC is
-    Unicode's form without such variants.
-    """
-    drawn = (one for one in text if not one.isspace() and unicodedata.category(one) not in ("Cc", "Cf"))
-    begins = unicodedata.normalize("NFKC", next(drawn, ""))[:1]
-    return f"'{text}" if begins in _FORMULA or text.startswith(_CONTROLS) else text
+    """A cell that no spreadsheet takes for a formula (OWASP, CSV Injection)."""
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

@@ -5,17 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from course_lib.benchmark import Interval
-from course_lib.errors import CourseError
 from course_lib.grading.reports.class_report import Submission
 
-_KEY_BYTES = 32
 # How far the same engine's speed relative to the reference moves between two gradings, beyond the interval of each: 95 of 100 were
 # within 2.6 % of their median on a loaded machine (course_lib/records/verdicts_cpu.json).
 BETWEEN_SESSIONS = 0.03
@@ -63,28 +58,6 @@ def pseudonym(key: bytes, student: str) -> str:
     """
     digest = hmac.new(key, student.encode(), hashlib.sha256).digest()
     return base64.b32encode(digest[:5]).decode().lower()
-
-
-def own_key(folder: Path) -> bytes:
-    """The classroom's key, made at the first use; only its owner may read the file.
-
-    Raises:
-        CourseError: the file is damaged.
-    """
-    path = folder / "leaderboard.key"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    else:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-    key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
-        raise CourseError(
-            f"{path} should hold {_KEY_BYTES} bytes and holds {len(key)}: remove it, and pseudonyms are drawn anew"
-        )
-    return key
 
 
 def _low(one: Submission) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_lib import labs
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.kernel import SandboxedExecute
-from tests import slow_cases
 from tests.grading.conftest import needs_sandbox
 
 
@@ -75,27 +73,3 @@ def test_a_sandbox_that_does_not_start_is_started_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(sandbox, "Sandbox", box)
     assert run(tmp_path / "home", "print('done')", trusted=False)[0] == []
     assert len(boxes) == 3
-
-
-# Counts its runs in a file that is not in its scratch folder.
-_DIES = "import os, pathlib, time; file = pathlib.Path({file!r}); file.open('a').write('x'); {do}; os._exit(1)"
-
-
-@pytest.mark.parametrize(
-    ("do", "runs"),
-    slow_cases.after(
-        1,
-        [
-            ("pass", "xx"),  # as if something else had killed it
-            ("time.sleep(7)", "x"),
-            ("time.sleep(0.1 if len(file.read_text()) == 1 else 1000)", "xx"),  # it dies early, so that it gets a second run
-        ],
-    ),
-    ids=["at once", "late", "early, then never"],
-)
-def test_both_runs_of_a_notebook_share_its_time(tmp_path: Path, do: str, runs: str) -> None:
-    began = time.monotonic()
-    errors, _ = run(tmp_path / "home", _DIES.format(file=str(tmp_path / "runs"), do=do), total_timeout_s=12.0)
-    assert "Stopped" in errors or "CellTimeoutError" in errors
-    assert (tmp_path / "runs").read_text() == runs
-    assert time.monotonic() - began < 12 + 8, "an interrupt and the end of a kernel take a few seconds"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.benchmark import Interval
-from course_lib.errors import CourseError
 from course_lib.grading.judge.review import Points, Review
 from course_lib.grading.reports.class_report import Submission, TaskResult
-from course_lib.grading.reports.leaderboard import own_key, pseudonym, ranked
+from course_lib.grading.reports.leaderboard import pseudonym, ranked
 
 
 def submission(student: str, points: float, low: float = 0.0, high: float = 0.0) -> Submission:
@@ -74,12 +72,3 @@ def test_pseudonyms_are_stable_and_need_the_key():
     assert [place.name for place in places] == sorted(place.name for place in places), "order within a rank tells nothing"
     # HMAC-SHA256 of RFC 4231, test case 2, cut to 40 bits: 5bdcc146bf in base32
     assert pseudonym(b"Jefe", "what do ya want for nothing?") == "lpomcrv7"
-
-
-def test_the_key_is_made_once_and_for_its_owner_alone(tmp_path):
-    key = own_key(tmp_path)
-    assert own_key(tmp_path) == key and len(key) == 32
-    assert (tmp_path / "leaderboard.key").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "leaderboard.key").write_bytes(b"short")
-    with pytest.raises(CourseError, match="should hold 32 bytes and holds 5"):
-        own_key(tmp_path)

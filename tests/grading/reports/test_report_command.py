@@ -42,7 +42,7 @@ def test_tables_and_files(course, tmp_path):
         and "the written question has no points yet" in out
         and "published as" in out
     )
-    for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "leaderboard.key"):
+    for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "signing-key.pem"):
         assert (tmp_path / "classroom" / path).is_file()
     assert (tmp_path / "grades.csv").read_text().startswith("Student,ID,SIS User ID")
 
