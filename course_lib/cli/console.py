@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from course_lib.labs import Examination, Lab, Outcome
 
 _WIDE = 190  # columns from which every part of a layer table has room
-_DTYPES = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Int8": "INT8"}  # short, for a narrow table
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
 _INDENT = 6 * " "
 _COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
@@ -70,7 +68,7 @@ def doctor(found: Mapping[str, Any]) -> None:
         print(f"missing packages: {', '.join(found['missing'])}; {INSTALL}")
     print(f"sandbox for grading: {found['sandbox']}")
     rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
-    table("backends", ("backend", "version", "builds here", "runs here"), rows)
+    table("Backends", ("backend", "version", "builds here", "runs here"), rows)
     if any(backend["no_build"] or backend["no_run"] for backend in found["backends"]):
         print('why not, for each "no" above:')
     for backend in found["backends"]:
@@ -80,7 +78,7 @@ def doctor(found: Mapping[str, Any]) -> None:
 
 
 def _can(reason: str) -> Text:
-    return Text("no", "yellow") if reason else Text("yes", "green")
+    return Text("no", "dim") if reason else Text("yes", "green")
 
 
 def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: str = "") -> None:
@@ -102,18 +100,14 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
         rows = _narrow([{**row, "types": _types(row)} for row in rows], width)
-        title += "; ONNX nodes and formats: --html FILE"
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
-    counts = ", ".join(
-        f"{n} compute with {_DTYPES.get(dtype, dtype) if width < _WIDE else dtype}"
-        for dtype, n in layer_table.dtype_counts().most_common()
-    )
-    print(f"{len(layer_table.operators) or '?'} ONNX nodes became {len(rows)} kernels; {counts}")
+    print(layer_table.summary())
     if most:
-        dynamic = ", with 1 for each dynamic dimension" if any("N" in row["shape"] for row in rows) else ""
-        print(f"they read and write {_size(sum(kernel.bytes for kernel in layer_table.kernels))}, weights included{dynamic}")
-    print(f"drawing: {drawing or 'add --html FILE'}")
+        size = _size(sum(kernel.bytes for kernel in layer_table.kernels))
+        dynamic = " for N = 1 (batch 1)" * any("N" in row["shape"] for row in rows)
+        print(f"they read and write {size}{dynamic}, weights included")
+    print(f"drawing: {drawing}" if drawing else "add --html FILE for the drawing, ONNX nodes and formats")
     for note in notes:
         print(f"note: {note}")
 
@@ -121,12 +115,9 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
 def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
     """Rows that fit: types and shapes are whole, and names of kernels and operators share what is left."""
     left = width - 17 - sum(max(len(row[column]) for row in rows) for column in ("bytes", "types", "shape"))
-    names = [re.sub(r"^__myl_|_myl\d+_\d+$", "", row["kernel"]) for row in rows]
     kernel = max(left - max(len(row["operators"]) for row in rows), left // 2)
-    return [
-        {**row, "kernel": _cut(name, kernel), "operators": _cut(row["operators"], left - min(kernel, max(map(len, names))))}
-        for name, row in zip(names, rows, strict=True)
-    ]
+    operators = left - min(kernel, max(len(row["kernel"]) for row in rows))
+    return [{**row, "kernel": _cut(row["kernel"], kernel), "operators": _cut(row["operators"], operators)} for row in rows]
 
 
 def _size(count: int) -> str:
@@ -141,7 +132,7 @@ def _cut(text: str, most: int) -> str:
 def _types(row: Mapping[str, str]) -> str:
     """The types that a kernel reads, including weights, and the types that it writes if they differ."""
     read, written = (
-        ", ".join(sorted({_DTYPES.get(kind, kind) for key in keys for kind in row[key].split(", ") if kind}))
+        ", ".join(sorted({kind for key in keys for kind in row[key].split(", ") if kind}))
         for keys in (("reads", "weights"), ("writes",))
     )
     return read if written in ("", read) else f"{read} to {written}"

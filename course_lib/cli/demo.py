@@ -46,10 +46,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     layers = folder / "layers.html"
     layers.write_text(layers_page(plan.layers, plan.title), encoding="utf-8")
     speed = comparison.speedups["yours"]
-    types = ", ".join(f"{count} with {dtype}" for dtype, count in plan.layers.dtype_counts().most_common())
-    tell(
-        f"     {len(plan.layers.operators)} ONNX nodes became {len(plan.layers.kernels)} kernels ({types}); {speed} over eager"
-    )
+    tell(f"     {plan.layers.summary()}; {speed} over eager")
 
     problem = sandbox.problem()
     if problem:

@@ -19,6 +19,9 @@ HOST_KINDS = frozenset({
     *("ShapeHostToDevice", "ShapeDeviceToHost", "DeviceToShapeHost"),
 })  # fmt: skip
 
+# What tables, drawings and messages call a datatype of TensorRT; the others are its name in capitals.
+_NAMES = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Double": "FP64"}
+_MYELIN = re.compile(r"^__myl_|_myl\d+_\d+$")  # what it puts around the name of a kernel that it generates
 # The datatype, as layer tables write it, that proves a recipe's precision.
 PROOF = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8", "fp8": "FP8"}
 # Operators that multiply by weights or by each other, and those that only convert numbers.
@@ -53,9 +56,17 @@ BYTES_PER_NUMBER = {
 }
 
 
+def dtype_name(dtype: str) -> str:
+    """The common name of a datatype of a layer table: ``"Half"`` is FP16, ``"Int8"`` is INT8."""
+    return _NAMES.get(dtype, dtype.upper())
+
+
 @dataclass(frozen=True)
 class LayerTensor:
-    """A tensor that a layer reads or writes. `shape` has -1 where a dimension is dynamic; `dtype` is "" if unknown."""
+    """A tensor that a layer reads or writes. `shape` has -1 where a dimension is dynamic.
+
+    `dtype` is TensorRT's word, such as "Half", which `dtype_name` translates; "" if unknown.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -79,6 +90,11 @@ class Layer:
     outputs: tuple[LayerTensor, ...] = ()
     tactic: str = ""
     onnx_nodes: tuple[str, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The name without what Myelin puts around it: ``MulAdd`` for ``__myl_MulAdd_myl0_3``."""
+        return _MYELIN.sub("", self.name)
 
     @property
     def is_kernel(self) -> bool:
@@ -136,6 +152,12 @@ class LayerTable(Sequence[Layer]):
         """Number of kernels that compute in each datatype. A kernel with two types counts for both."""
         return Counter(dtype for kernel in self.kernels for dtype in kernel.dtypes)
 
+    def summary(self) -> str:
+        """The number of nodes, of kernels, and of kernels that compute in each datatype."""
+        counts = ", ".join(f"{n} with {dtype_name(dtype)}" for dtype, n in self.dtype_counts().most_common())
+        nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
+        return f"{nodes}{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'} ({counts})"
+
     def fused_operators(self, layer: Layer) -> str:
         """The ONNX operators inside one layer in the graph's order, such as ``"Conv + Add + Relu"``.
 
@@ -169,7 +191,7 @@ class LayerTable(Sequence[Layer]):
                     "is proved: report this word to the course, with the version of the compiler"
                 )
         smaller = {kernel.name: kernel.dtypes & _SMALLER for kernel in kernels if not self._widens(kernel)}
-        offenders = [f"{name} ({', '.join(sorted(types))})" for name, types in smaller.items() if types]
+        offenders = [f"{name} ({', '.join(sorted(map(dtype_name, types)))})" for name, types in smaller.items() if types]
         if precision == "fp32" and offenders:
             raise PrecisionError(
                 f"the recipe says fp32 but {len(offenders)} of {len(kernels)} kernels compute in a smaller type, first {offenders[0]}: "
@@ -178,8 +200,8 @@ class LayerTable(Sequence[Layer]):
         if precision != "fp32" and not any(wanted in kernel.dtypes for kernel in kernels):
             named = ", ".join(kernel.name for kernel in kernels[:3])
             raise PrecisionError(
-                f"the recipe says {precision} but none of {len(kernels)} kernels computes in {wanted} (first: {named}): the graph "
-                f"itself must say {precision}; cast it or insert Q/DQ before the build"
+                f"the recipe says {precision} but none of {len(kernels)} kernels computes in {dtype_name(wanted)} (first: {named}): "
+                f"the graph itself must say {precision}; cast it or insert Q/DQ before the build"
             )
 
     def precision_notes(self, precision: str) -> list[str]:
@@ -196,7 +218,7 @@ class LayerTable(Sequence[Layer]):
         whole = len(multiplying) or len(kernels)
         if count < _LITTLE * whole:
             notes.append(
-                f"only {count} of {whole} {what} compute in {wanted}, so most of the engine runs as before: "
+                f"only {count} of {whole} {what} compute in {dtype_name(wanted)}, so most of the engine runs as before: "
                 f"cast or quantize more of the graph, or expect little from {precision}"
             )
         compare = (
@@ -270,14 +292,14 @@ class LayerTable(Sequence[Layer]):
         """One dict of short texts a kernel, for tables: kernel, kind, onnx, operators, reads, weights, writes, format."""
 
         def types(tensors: Sequence[LayerTensor]) -> str:
-            return ", ".join(sorted({t.dtype for t in tensors if t.dtype}))
+            return ", ".join(sorted({dtype_name(t.dtype) for t in tensors if t.dtype}))
 
         def shapes(tensors: Sequence[LayerTensor]) -> str:
             return " ".join("x".join("N" if n < 0 else str(n) for n in t.shape) for t in tensors)
 
         return [
             {
-                "kernel": kernel.name,
+                "kernel": kernel.short_name,
                 "kind": kernel.kind,
                 "onnx": ", ".join(kernel.onnx_nodes),
                 "operators": self.fused_operators(kernel) if self.operators else "",
@@ -299,18 +321,13 @@ class LayerTable(Sequence[Layer]):
         table = [columns, *([_cut(row[column]) for column in columns] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in table)
-        return "\n".join((self._caption(), *lines))
+        return "\n".join((self.summary(), *lines))
 
     def _columns(self) -> list[str]:
         return ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
 
-    def _caption(self) -> str:
-        counts = ", ".join(f"{n} with {dtype}" for dtype, n in self.dtype_counts().most_common())
-        nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
-        return f"{nodes}{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'} ({counts})"
-
     def _repr_html_(self) -> str:
-        """A table that fits a notebook's page: types and formats as columns, kind and node names as a tooltip of the row."""
+        """A table that fits a notebook's page: types and formats as columns, whole name, kind and nodes as a tooltip of the row."""
         rows = self.rows()
         if not rows:
             return f"<p>{_NO_KERNELS}</p>"
@@ -318,12 +335,12 @@ class LayerTable(Sequence[Layer]):
         styles = dict.fromkeys(columns, LEFT) | dict.fromkeys(columns[:2], WIDE)  # the first two columns hold lists
         shown = [
             (
-                {"title": f"{row['kind']}: {row['onnx']}"},
+                {"title": f"{kernel.name} ({row['kind']}): {row['onnx']}"},
                 [breakable_html(row["kernel"]), *(row[column] for column in columns[1:])],
             )
-            for row in rows
+            for row, kernel in zip(rows, self.kernels, strict=True)
         ]
-        return notebook_table(self._caption(), styles, shown)
+        return notebook_table(self.summary(), styles, shown)
 
 
 def _cut(text: str) -> str:

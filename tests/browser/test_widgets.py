@@ -165,7 +165,7 @@ def test_kernels_are_walked_picked_and_searched(shown):
     status.get_by_text("Kernel 2, MaxPool").wait_for()
     assert page.evaluate("document.activeElement.dataset.key") == "1"  # the focus survives the new picture
     page.get_by_role("combobox", name="Build").select_option(label="after")
-    status.get_by_text("reads Float before and Half after").wait_for()
+    status.get_by_text("reads FP32 before and FP16 after").wait_for()
     page.get_by_role("searchbox").fill("conv")
     status.get_by_text("1 shown").wait_for()
     page.get_by_role("checkbox", name="One row per kernel").check()

@@ -125,11 +125,23 @@ def test_layers_for_people(course: Course, model: Path, recipe: Path, tmp_path: 
     page = tmp_path / "layers.html"
     done = course("layers", model, "--recipe", recipe, "--backend", RTX, "--html", page)
     assert done.status == 0 and done.err == ""
-    assert "/block2/shortcut/0" in done.out and "21 ONNX nodes became 13 kernels; 13 compute with Float" in done.out
+    assert "/block2/shortcut/0" in done.out and "21 ONNX nodes became 13 kernels (13 with FP32)" in done.out
     assert "note: no GPU here" in done.out and f"drawing: {page}" in done.out
-    assert "weights included, with 1 for each dynamic dimension" in done.out
+    assert "for N = 1 (batch 1), weights included" in done.out
     text = page.read_text(encoding="utf-8")
     assert text.index("mount(WIDGET") < text.index("<table>"), "the page opens with the drawing"
+
+
+@pytest.mark.parametrize("command", ["layers", "build", "bench"])
+def test_a_recipe_beside_the_model_is_used(command: str, course: Course, model: Path, recipe: Path) -> None:
+    done = course(command, model, "-b", ORT if command == "bench" else RTX, *["--seconds", 1] * (command == "bench"))
+    assert done.status == 0 and done.err == f"course: using {recipe}, the recipe beside the model\n"
+
+
+@pytest.mark.parametrize("command", [(), ("layers",), ("grade",), ("new-lab",)])
+def test_help_names_types_of_values_only(command: tuple[str, ...], course: Course) -> None:
+    done = course(*command, "--help")
+    assert "<bool>" not in done.out and "list[" not in done.out
 
 
 def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, tmp_path: Path) -> None:
@@ -397,7 +409,7 @@ WRONG = {
     "an unknown key": Wrong(("recipe.toml", "'batch'", "known keys"), recipe="batch = 8\n" + GOOD),
     "a wrong type": Wrong(("recipe.toml", "workspace_mib", "integer"), recipe='workspace_mib = "1"\n' + GOOD),
     "a recipe that is not TOML": Wrong(("recipe.toml", "TOML"), recipe="{]"),
-    "a precision that the graph does not have": Wrong(("fp16", "Half"), recipe='precision = "fp16"\n' + GOOD, commands=COMPILED),
+    "a precision that the graph does not have": Wrong(("fp16", "FP16"), recipe='precision = "fp16"\n' + GOOD, commands=COMPILED),
     "an unknown backend": Wrong(("'tensorflow'", ORT), backend="tensorflow"),
     "a backend that is not installed": Wrong(("not installed", "pip install"), backend="tensorrt"),
     "an unknown environment": Wrong(("'mars'", "COURSE_ENVIRONMENTS"), backend="onnxruntime@mars"),

@@ -121,9 +121,9 @@ def test_layer_information_adds_operators_and_types(tmp_path: Path, capsys: pyte
     (tmp_path / "profile.json").write_text(TIMES_OF_LAYERS)
     (tmp_path / "times.json").write_text(TIMES)
     profile(tmp_path / "profile.json", layers=tmp_path / "layers.json", as_json=True)
-    assert [row["dtypes"] for row in json.loads(capsys.readouterr().out)["layers"]] == ["Half", "Float"]
+    assert [row["dtypes"] for row in json.loads(capsys.readouterr().out)["layers"]] == ["FP16", "FP32"]
     profile(tmp_path / "profile.json", layers=tmp_path / "layers.json")
-    assert "Half" in capsys.readouterr().out
+    assert "FP16" in capsys.readouterr().out
     with pytest.raises(ProfileError, match="leave it out"):
         profile(tmp_path / "times.json", layers=tmp_path / "layers.json")
 
@@ -150,7 +150,7 @@ def test_course_layers_prints_the_file_of_trtexec(tmp_path: Path, capsys: pytest
     (tmp_path / "layers.json").write_text(LAYERS, encoding="utf-16")
     layers(tmp_path / "layers.json")
     out = capsys.readouterr().out
-    assert "layers.json" in out and "2 kernels; 1 compute with Half, 1 compute with Float" in out
+    assert "layers.json" in out and "2 kernels (1 with FP16, 1 with FP32)" in out
     layers(tmp_path / "layers.json", against=tmp_path / "layers.json", as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert len(document["kernels"]) == 2 and "2 kernels stayed 2" in document["compared"]
@@ -170,5 +170,5 @@ def test_fusions_that_int8_takes_apart_are_said(
     layers(tmp_path / "int8.onnx", recipe=tmp_path / "recipe.toml", backend="tensorrt_rtx", against=small_onnx)
     out = " ".join(capsys.readouterr().out.split())
     assert f"note: fusions are taken apart, 4 of {len(weighted)} multiplications are spread over several kernels" in out
-    assert f"note: only 4 of {len(weighted)} multiplications (convolutions and matrix products) compute in Int8" in out
+    assert f"note: only 4 of {len(weighted)} multiplications (convolutions and matrix products) compute in INT8" in out
     assert f"note: from {small_onnx} to {tmp_path / 'int8.onnx'}, 13 kernels became 1" in out

@@ -195,11 +195,11 @@ def test_a_device_that_tensorrt_for_rtx_does_not_know(small_onnx: Path, service_
 
 def test_half_precision_promised_for_a_float_graph(wide_onnx: Path, service_recipe: Recipe) -> None:
     recipe = service_recipe.model_copy(update={"precision": "fp16"})
-    _rejected(PrecisionError, ["fp16", "none of 13 kernels", "Half"], wide_onnx, recipe)
+    _rejected(PrecisionError, ["fp16", "none of 13 kernels", "FP16"], wide_onnx, recipe)
 
 
 def test_float_promised_for_a_half_precision_graph(wide_fp16_onnx: Path, service_recipe: Recipe) -> None:
-    _rejected(PrecisionError, ["fp32", "of 13 kernels", "Half", "/stem"], wide_fp16_onnx, service_recipe)
+    _rejected(PrecisionError, ["fp32", "of 13 kernels", "FP16", "/stem"], wide_fp16_onnx, service_recipe)
 
 
 def test_an_unknown_backend(small_onnx: Path) -> None:

@@ -217,12 +217,12 @@ def _coverage(counted: int, whole: int, *more: Layer) -> LayerTable:
 
 def test_a_precision_that_covers_little_is_noted() -> None:
     (note,) = _coverage(1, 38).precision_notes("int8")
-    assert note.startswith("only 1 of 38 multiplications (convolutions and matrix products) compute in Int8")
+    assert note.startswith("only 1 of 38 multiplications (convolutions and matrix products) compute in INT8")
     _coverage(1, 38).check_precision("int8")
     assert _coverage(37, 38).precision_notes("int8") == _coverage(1, 38).precision_notes("fp16") == []
     assert _coverage(1, 38).precision_notes("fp32") == LayerTable().precision_notes("int8") == []
     without_graph = LayerTable(_coverage(1, 38).layers)
-    assert without_graph.precision_notes("int8")[0].startswith("only 1 of 38 kernels compute in Int8")
+    assert without_graph.precision_notes("int8")[0].startswith("only 1 of 38 kernels compute in INT8")
 
 
 def test_a_generated_kernel_that_quantizes_is_no_multiplication() -> None:
@@ -382,8 +382,8 @@ def test_a_table_is_readable_as_text() -> None:
         {"/c/Conv": "Conv", "/r/Relu": "Relu"},
     )
     assert str(table).splitlines() == [
-        "2 ONNX nodes became 1 kernel (1 with Int8)",
+        "2 ONNX nodes became 1 kernel (1 with INT8)",
         f"{'kernel':40}  operators    reads  writes  shape",
-        f"{'k' * 37}...  Conv + Relu  Int8   Half    Nx4x8x8",
+        f"{'k' * 37}...  Conv + Relu  INT8   FP16    Nx4x8x8",
     ]
     assert "No layer table" in str(LayerTable()) and pretty(table) == str(table)

@@ -132,20 +132,20 @@ def test_both_plans_are_drawn_with_their_nodes_between_them():
     assert (
         figure.axes[0].get_title()
         == diff(BEFORE, AFTER).headline
-        == ("5 kernels became 4: Conv + Add + Relu fused in 1 place, Half instead of Float in 2 kernels")
+        == ("5 kernels became 4: Conv + Add + Relu fused in 1 place, FP16 instead of FP32 in 2 kernels")
     )
 
 
 def test_every_kernel_says_its_types_and_has_their_color():
     figure = draw(before=BEFORE, after=AFTER)
     drawn = texts(figure)
-    assert drawn.count("Float → Float") == 5 and drawn.count("Half → Half") == 2
-    assert "Float → Half" in drawn and "Int8 → Float" in drawn
+    assert drawn.count("FP32 → FP32") == 5 and drawn.count("FP16 → FP16") == 2
+    assert "FP32 → FP16" in drawn and "INT8 → FP32" in drawn
     left, _, right = columns(figure)
     assert {box.get_edgecolor() for box in left} == {BLUE}
     assert [box.get_edgecolor() for box in right] == [BLUE, VERMILION, VERMILION, GREEN]
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend[:3] == ["Int8", "Half", "Float"] and "other" not in legend
+    assert legend[:3] == ["INT8", "FP16", "FP32"] and "other" not in legend
 
 
 def test_bands_are_strong_where_kernels_merged():

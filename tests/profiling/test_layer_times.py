@@ -94,7 +94,7 @@ def test_the_heaviest_and_their_shares() -> None:
 def test_sums_by_operator_and_by_datatype() -> None:
     timings = LayerTimings.from_rows(ROWS).with_table(TABLE)
     assert timings.by_operator() == {"Conv + Relu": 4, "Gemm": 2, "kgen": 1}
-    assert timings.by_dtype() == {"Half": 6, "Float": 1}
+    assert timings.by_dtype() == {"FP16": 6, "FP32": 1}
     assert LayerTimings.from_rows(ROWS).by_dtype() == LayerTimings.from_rows(ROWS).by_operator() == {"unknown": 7}
 
 
@@ -117,7 +117,7 @@ def test_fewer_bits_take_less_time_on_the_recorded_gpu() -> None:
     totals = {precision: resnet(precision).total_ms for precision in ("fp32", "fp16", "int8")}
     assert totals["fp32"] > 1.5 * totals["fp16"] > 1.5 * totals["int8"]
     shares = resnet("int8").by_dtype()
-    assert shares["Int8"] > 0.9 * totals["int8"] and set(shares) == {"Int8", "unknown"}  # 8.6 hides types of activations
+    assert shares["INT8"] > 0.9 * totals["int8"] and set(shares) == {"INT8", "unknown"}  # 8.6 hides types of activations
 
 
 # ---- from ONNX Runtime
@@ -171,7 +171,7 @@ def test_the_figure_shows_the_heaviest_and_sums_the_rest() -> None:
     assert axes.get_xlabel().endswith("(ms)")
     assert any("beyond the scale" in text.get_text() for text in axes.texts)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [text.partition(":")[0] for text in legend] == ["Half", "unknown"] and "94%" in legend[0]
+    assert [text.partition(":")[0] for text in legend] == ["FP16", "unknown"] and "94%" in legend[0]
     assert style.png(figure).startswith(b"\x89PNG")
 
 
@@ -190,6 +190,6 @@ def test_json_holds_every_layer() -> None:
         "ms": 4.0,
         "share": pytest.approx(4 / 7),
         "operators": "Conv + Relu",
-        "dtypes": "Half",
+        "dtypes": "FP16",
     }
     assert [row["name"] for row in values["layers"]] == ["conv", "relu", "gemm"]

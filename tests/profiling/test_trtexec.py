@@ -111,7 +111,7 @@ def test_layer_information_describes_times(tmp_path: Path, encoding: str) -> Non
     (tmp_path / "layers.json").write_text(json.dumps(INFORMATION), encoding=encoding)
     (tmp_path / "profile.json").write_text(_profile("averageMs", "medianMs"), encoding=encoding)
     timings = read_layer_times(tmp_path / "profile.json").with_table(read_layers(tmp_path / "layers.json"))
-    assert timings.by_dtype() == {"Half": 2.5}
+    assert timings.by_dtype() == {"FP16": 2.5}
 
 
 @pytest.mark.parametrize("prefix", ["", "[07/07/2026-02:11:38] [I] ", "[V] [TRT] "])

@@ -61,7 +61,7 @@ MAKERS = {
     "number": (PrecisionExplorer, {"size": 1e5}),
     "tensor": (lambda: PrecisionExplorer(tensor(), "scores"), {"percent": 20}),
     "profile": (lambda: ProfileExplorer({8: {1: 0.5, 8: 1.0, 32: 3.0}}, [1, 2, 2, 8, 30]), {"high": 16}),
-    "layers": (lambda: LayerViewer(layers(), layers("Half")), {"build": 1, "dtype": "Float"}),
+    "layers": (lambda: LayerViewer(layers(), layers("Half")), {"build": 1, "dtype": "FP32"}),
     "timeline": (lambda: TimelineViewer(read_torch_trace(RECORDED / "slow.json.gz")), {"from": 10.0, "to": 20.0}),
     "roofline": (lambda: RooflineViewer(read_ncu(RECORDED / "kernels.csv"), 989e12, 4.8e12), {"index": 2}),
 }
@@ -215,16 +215,16 @@ def test_a_profile_explorer_rejects(curve, requests):
 
 def test_layers_are_filtered_by_type_and_by_words():
     shown = LayerViewer(layers("Half"))
-    assert "3 kernels for 4 ONNX nodes; 2 shown" in said(shown, dtype="Half")
-    assert "; 1 shown" in said(shown, search="conv relu") and "; 0 shown" in said(shown, search="conv", dtype="Float")
+    assert "3 kernels for 4 ONNX nodes; 2 shown" in said(shown, dtype="FP16")
+    assert "; 1 shown" in said(shown, search="conv relu") and "; 0 shown" in said(shown, search="conv", dtype="FP32")
     assert "; 1 shown" in said(shown, search="/SOFTMAX")
     assert "read and write 128 B if each dynamic dimension is 1" in said(shown)
 
 
 def test_a_search_that_finds_nothing_here_says_where_it_finds_something():
     both = LayerViewer(layers("Half", first="gemm"), layers())
-    assert "Matches elsewhere: 1 with another type, 1 in the build after" in said(both, search="/conv", dtype="Float")
-    assert "Matches elsewhere: 1 with another type in the build before" in said(both, build=1, search="gemm", dtype="Float")
+    assert "Matches elsewhere: 1 with another type, 1 in the build after" in said(both, search="/conv", dtype="FP32")
+    assert "Matches elsewhere: 1 with another type in the build before" in said(both, build=1, search="gemm", dtype="FP32")
     assert "Matches elsewhere: none in any build" in said(both, search="absent")
     assert "none in other types either" in said(LayerViewer(layers()), search="absent")
     assert run("layers", "matched", ["Conv + Relu", "gemm_3", "/block/conv1"], "BLOCK") == "/block/conv1"
@@ -239,9 +239,9 @@ def test_a_search_that_finds_nothing_here_says_where_it_finds_something():
 def test_a_picked_kernel_is_told_with_what_became_of_it():
     shown = LayerViewer(layers(), layers("Half"))
     told = said(shown, kernel=0)
-    assert "Kernel 1, Conv + Relu: reads Float" in told and "after: 1 kernel (Conv + Relu)" in told
-    assert "reads Float before and Half after" in told
-    assert "before: 1 kernel (Conv + Relu); reads Float before and Half after" in said(shown, build=1, kernel=0)
+    assert "Kernel 1, Conv + Relu: reads FP32" in told and "after: 1 kernel (Conv + Relu)" in told
+    assert "reads FP32 before and FP16 after" in told
+    assert "before: 1 kernel (Conv + Relu); reads FP32 before and FP16 after" in said(shown, build=1, kernel=0)
     assert "after: 1 kernel" not in said(shown, kernel=2)  # the softmax stays as it is
 
 

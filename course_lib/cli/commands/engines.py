@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 _LAYER_FILES = (".json", ".log", ".txt")  # of trtexec, and logs of builds
 Model = Annotated[Path, typer.Argument(help="an ONNX file", show_default=False)]
-RecipeFile = Annotated[Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: FP32, fixed shapes")]
+RecipeFile = Annotated[
+    Path | None, typer.Option("--recipe", "-r", help="a recipe.toml; default: the one beside the model, else FP32")
+]
 BackendName = Annotated[
     str | None, typer.Option("--backend", "-b", help="a backend of `course doctor`, or backend@environment")
 ]
@@ -34,7 +36,7 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build a plan from an ONNX file and a recipe."""
-    plan = _plan(model, recipe, backend, time_limit, inputs=())
+    plan = _plan(model, recipe or _beside(model), backend, time_limit, inputs=())
     path = output or model.with_suffix(".plan")
     plan.save(path)
     kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
@@ -62,10 +64,11 @@ def layers(
     time_limit: TimeLimit = 600,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", help="of a module or an ONNX file: NAME=4x1x32x32, or NAME=MIN:OPT:MAX; may be repeated"),
+        typer.Option("--input", metavar="NAME=SHAPE", help="such as x=4x1x32x32, or x=MIN:OPT:MAX; may be repeated"),
     ] = None,
     options: Annotated[
-        list[str] | None, typer.Option("--option", help="of Torch-TensorRT: min_block_size=1; may be repeated")
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="of Torch-TensorRT: min_block_size=1; may be repeated"),
     ] = None,
     against: Annotated[
         Path | None,
@@ -92,6 +95,7 @@ def layers(
     if model.suffix in _LAYER_FILES:
         table, known, title, notes = read_layers(model), {"file": str(model)}, str(model), ()
     else:
+        recipe = recipe or _beside(model)
         try:
             plan = _plan(model, recipe, backend, time_limit, inputs=inputs or ())
         except BuildError as error:
@@ -102,7 +106,7 @@ def layers(
             ) from None
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
-        title = plan.title
+        title = f"{model}, built by {plan.title}"
     if against:
         from course_lib.profiling import diff
 
@@ -114,7 +118,9 @@ def layers(
         )
         known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
         notes = (*notes, str(known["compared"]))
-    kernels = [{**row, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)]
+    kernels = [
+        {**row, "kernel": kernel.name, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)
+    ]
     if html and not kernels:
         raise CourseError(f"{html} was not written: {title} reports no kernels, so there is nothing to draw")
     if html:
@@ -130,11 +136,11 @@ def bench(
     recipe: RecipeFile = None,
     backend: BackendName = None,
     against: Annotated[
-        list[Path] | None, typer.Option(help="another ONNX file or plan with the same inputs; may be repeated")
+        list[Path] | None, typer.Option(metavar="FILE", help="another ONNX file or plan with the same inputs; may be repeated")
     ] = None,
     shapes: Annotated[
         list[str] | None,
-        typer.Option("--shape", help="NAME=1x3x320x320; default: the recipe's opt, or the model's; may be repeated"),
+        typer.Option("--shape", metavar="NAME=SHAPE", help="default: the recipe's opt, or the model's; may be repeated"),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="size of a dynamic first dimension; default: the recipe's opt, or 1")
@@ -155,7 +161,9 @@ def bench(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     files = [model, *(against or [])]
-    measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given, batch=batch)
+    measured = bench_files.bench(
+        files, _recipe(recipe or _beside(model)), backend=backend, seconds=seconds, given=given, batch=batch
+    )
     if not show(as_json, measured):
         console.bench(measured)
 
@@ -176,6 +184,15 @@ def _plan(
         ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in shapes.items()}
         options = options.model_copy(update={"profiles": (Profile(**ranges),)})
     return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
+
+
+def _beside(model: Path) -> Path | None:
+    """The recipe in the folder of an ONNX file, as a lab's export writes it."""
+    path = model.with_name("recipe.toml")
+    if model.suffix == ".plan" or not path.is_file():
+        return None
+    warn(f"using {path}, the recipe beside the model")
+    return path
 
 
 def _recipe(path: Path | None) -> Recipe:

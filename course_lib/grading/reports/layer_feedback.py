@@ -16,6 +16,7 @@ from typing import Any
 
 from course_lib import labs
 from course_lib.engines import LayerTable, Plan
+from course_lib.engines.layers import dtype_name
 from course_lib.errors import CourseError
 from course_lib.labs import Examiner, Lab
 from course_lib.labs.framework import one_graph
@@ -23,7 +24,6 @@ from course_lib.profiling.layer_tables.diff_text import counted, listed
 from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
 from course_lib.recipe import Recipe
 
-_CALLED = {"Float": "FP32", "Half": "FP16", "BFloat16": "BF16", "Int8": "INT8"}  # the other types are called what they are
 _WIDEST_FIRST = ("Float", "BFloat16", "Half", "FP8", "Int8", "FP4", "Int4")
 _MULTIPLY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})  # what is worth a name in a sentence
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -145,7 +145,7 @@ def _about_types(yours: LayerTable, reference: LayerTable) -> Iterator[str]:
     layers = set(_layers(yours))
     for (own, other), nodes in sorted(pairs.items()):
         named = [node for node in yours.operators if node in nodes and node in layers]
-        where = f"{_CALLED.get(own, own)} where the reference does in {_CALLED.get(other, other)}"
+        where = f"{dtype_name(own)} where the reference does in {dtype_name(other)}"
         if named:
             number = _NUMBERS[len(named)].capitalize() if len(named) < len(_NUMBERS) else len(named)
             yield f"{number} {'layer computes' if len(named) == 1 else 'layers compute'} in {where}: {listed(named, _MOST)}."
@@ -177,8 +177,7 @@ def _difference(found: TableDiff, change: Change) -> Difference:
     nodes = list(dict.fromkeys(node for kernel in change.after for node in kernel.onnx_nodes if node in own))
     layers = [node for node in nodes if own[node] in _MULTIPLY] or nodes
     reference, yours = change.differs.get("reads", ("", ""))
-    kernels = (len(change.after), len(change.before))
-    return Difference(tuple(layers), found.operators(layers), kernels, (_called(yours), _called(reference)))
+    return Difference(tuple(layers), found.operators(layers), (len(change.after), len(change.before)), (yours, reference))
 
 
 def _layers(table: LayerTable) -> list[str]:
@@ -192,7 +191,3 @@ def _types(table: LayerTable) -> dict[str, str]:
         for node in kernel.onnx_nodes:
             found[node] |= {tensor.dtype for tensor in kernel.inputs}
     return {node: max(known, key=_WIDEST_FIRST.index) for node, types in found.items() if (known := types & set(_WIDEST_FIRST))}
-
-
-def _called(types: str) -> str:
-    return " + ".join(_CALLED.get(name, name) for name in types.split(" + "))

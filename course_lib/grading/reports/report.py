@@ -127,6 +127,4 @@ def _differences(layers: LayerFeedback) -> Markup:
 
 def _kernels(table: LayerTable) -> Markup:
     keys = ("kernel", "operators" if table.operators else "onnx", "reads", "weights", "writes", "shape", "format")
-    counts = ", ".join(f"{n} with {dtype}" for dtype, n in table.dtype_counts().most_common())
-    caption = f"{len(table.operators) or '?'} ONNX nodes became {len(table.kernels)} kernels ({counts})."
-    return pages.table(keys, [[row[key] for key in keys] for row in table.rows()], caption=caption)
+    return pages.table(keys, [[row[key] for key in keys] for row in table.rows()], caption=f"{table.summary()}.")

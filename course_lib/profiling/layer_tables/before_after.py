@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _SIDES, _NODE = ((0.0, 4.3), (9.7, 14.0)), (5.4, 8.6)  # left and right edges of the columns
 _INCHES_PER_ROW = 0.24
 _HUES = {  # the narrowest type that a kernel reads decides
-    "FP8": style.COLORS[3], "Int8": style.COLORS[2], "UInt8": style.COLORS[2],
-    "Half": style.COLORS[1], "BFloat16": style.COLORS[4], "Float": style.COLORS[0],
+    "FP8": style.COLORS[3], "INT8": style.COLORS[2], "UINT8": style.COLORS[2],
+    "FP16": style.COLORS[1], "BF16": style.COLORS[4], "FP32": style.COLORS[0],
 }  # fmt: skip
 _OTHER = "#999999"
 _STRONG, _FAINT = 0.55, 0.15
@@ -116,7 +116,7 @@ def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], ker
         weight="bold" if operators else "normal",
         va="center",
     )
-    axes.text(left, y + 0.3, short(kernel.name, 36), fontsize=6.5, va="center", color="#333333")
+    axes.text(left, y + 0.3, short(kernel.short_name, 36), fontsize=6.5, va="center", color="#333333")
     axes.text(right, y + 0.3, types, fontsize=6.5, va="center", ha="right", weight="bold", color="#333333")
 
 

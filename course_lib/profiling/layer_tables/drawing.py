@@ -101,4 +101,4 @@ def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | 
     box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     axes.text(left, y - 0.24, short(operators, 52) or "no ONNX node", fontsize=8, weight=weight, va="center")
-    axes.text(left, y + 0.3, short(f"{kernel.name}  ({kernel.kind})", 62), fontsize=6.5, va="center", color="#333333")
+    axes.text(left, y + 0.3, short(f"{kernel.short_name}  ({kernel.kind})", 62), fontsize=6.5, va="center", color="#333333")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from course_lib.engines.layers import dtype_name
+
 if TYPE_CHECKING:
     from course_lib.engines import Layer
 
@@ -12,9 +14,9 @@ _OF_INDICES = {"Int32", "Int64", "Bool"}
 
 
 def joined(dtypes: Collection[str]) -> str:
-    """The types as text, such as ``"Float + Int8"``; ``""`` for none. Types of shapes and indices are left out if there are others."""
+    """The types as text, such as ``"FP32 + INT8"``; ``""`` for none. Types of shapes and indices are left out if there are others."""
     known = {dtype for dtype in dtypes if dtype}
-    return " + ".join(sorted(known - _OF_INDICES or known))
+    return " + ".join(sorted(map(dtype_name, known - _OF_INDICES or known)))
 
 
 def traits(kernels: Iterable[Layer]) -> dict[str, str]:

@@ -29,7 +29,7 @@ class LayerTime:
 
     @property
     def dtypes(self) -> str:
-        """The datatypes it computes with, such as ``"Half"``; ``"unknown"`` without a table. Shapes and indices do not count."""
+        """The datatypes it computes with, such as ``"FP16"``; ``"unknown"`` without a table. Shapes and indices do not count."""
         return joined(self.layer.dtypes if self.layer else ()) or "unknown"
 
 

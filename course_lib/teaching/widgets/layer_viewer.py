@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from course_lib.engines import LayerTable
+from course_lib.engines.layers import dtype_name
 from course_lib.profiling import TableDiff, diff
 from course_lib.profiling.layer_tables.boxes import nodes_of
 from course_lib.profiling.layer_tables.dtypes import joined
@@ -41,11 +42,12 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
     kernels = [
         {
             "name": row["kernel"],
+            "whole_name": kernel.name,
             "kind": row["kind"],
             "fused": row["operators"],
             "nodes": sorted(place[node] for node in set(kernel.onnx_nodes)),
             "type": joined(kernel.dtypes),
-            "dtypes": sorted(kernel.dtypes),
+            "dtypes": sorted(map(dtype_name, kernel.dtypes)),
             "bytes": kernel.bytes,
             **{name: row[name] for name in ("reads", "weights", "writes", "shape", "format")},
         }
@@ -55,7 +57,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
         "label": label,
         "nodes": [[name, table.operators.get(name, "")] for name in nodes],
         "kernels": kernels,
-        "dtypes": dict(table.dtype_counts().most_common()),
+        "dtypes": {dtype_name(dtype): count for dtype, count in table.dtype_counts().most_common()},
         "dynamic": any("N" in row["shape"] for row in table.rows()),
     }
 

@@ -3,7 +3,7 @@
 const ROW = 20, KERNEL = 36; // px
 
 const words = (search) => search.toLowerCase().split(/\s+/).filter(Boolean);
-const texts = (build, kernel) => [kernel.fused, kernel.name, ...kernel.nodes.map((at) => build.nodes[at][0]), kernel.kind,
+const texts = (build, kernel) => [kernel.fused, kernel.name, kernel.whole_name, ...kernel.nodes.map((at) => build.nodes[at][0]), kernel.kind,
   kernel.reads, kernel.weights, kernel.writes, kernel.shape, kernel.format];
 
 /** Which kernels of a build pass the filters. Words are looked for in all that is known of a kernel. */
@@ -93,7 +93,7 @@ const WIDGET = {
       const room = width - kernelLeft - 12, [letters, bold] = [5.8, 7.8].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
       const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
-      shape("title", {}, `${kernel.name} (${kernel.kind})`),
+      shape("title", {}, `${kernel.whole_name} (${kernel.kind})`),
       shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
       shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 4, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 4, fill: "currentColor", opacity: 0.6 }),
