@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from course_lib.engines import Layer, LayerTable
 
-_SIDES, _NODE = ((0.0, 4.3), (9.7, 14.0)), (5.4, 8.6)  # left and right edges of the columns
-_INCHES_PER_ROW = 0.24
+_SIDES, _NODE = ((0.0, 4.8), (9.2, 14.0)), (5.5, 8.5)  # left and right edges of the columns
+_INCHES_PER_ROW = 0.26
 _HUES = {  # the narrowest type that a kernel reads decides
     "FP8": style.COLORS[3], "INT8": style.COLORS[2], "UINT8": style.COLORS[2],
     "FP16": style.COLORS[1], "BF16": style.COLORS[4], "FP32": style.COLORS[0],
@@ -50,16 +50,16 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
     span = max(len(names) * ROW, *(len(kernels) * KERNEL_ROW for kernels in sides))
     node_y = {name: (row + 0.5) * span / len(names) for row, name in enumerate(names)}
 
-    figure = style.figure(11.0, 1.2 + _INCHES_PER_ROW * span)
+    figure = style.figure(1.2 + _INCHES_PER_ROW * span)
     axes = figure.add_subplot()
     for side, kernels in enumerate(sides):
         _column(axes, compared, side, kernels, node_y, span)
     partial = {*compared.only_before, *compared.only_after}
     for name, y in node_y.items():
-        _node_box(axes, compared.operators([name]), name, y, dotted=name in partial)
+        _node_box(axes, name, y, dotted=name in partial)
     _captions(axes, compared, len(names), nodes is not None)
     _legend(axes, [kernel for kernels in sides for kernel in kernels])
-    axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -1.9))
+    axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -0.9))
     axes.set_axis_off()
     axes.set_title(compared.headline)
     return figure
@@ -105,35 +105,24 @@ def _hue(kernel: Layer) -> str:
 
 def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], kernel: Layer, y: float) -> None:
     box(axes, edges, y, 0.9 * KERNEL_ROW, _hue(kernel), line="-" if kernel.onnx_nodes else "--")
-    left, right = edges[0] + 0.1, edges[1] - 0.1
     operators = compared.operators(kernel.onnx_nodes)
     types = f"{_dtype(kernel) or '?'} → {joined({t.dtype for t in kernel.outputs}) or '?'}"
-    axes.text(
-        left,
-        y - 0.26,
-        short(operators, 44) or "no ONNX node",
-        fontsize=8,
-        weight="bold" if operators else "normal",
-        va="center",
-    )
-    axes.text(left, y + 0.3, short(kernel.short_name, 36), fontsize=6.5, va="center", color="#333333")
-    axes.text(right, y + 0.3, types, fontsize=6.5, va="center", ha="right", weight="bold", color="#333333")
+    weight = "bold" if operators else "normal"
+    axes.text(edges[0] + 0.1, y - 0.26, short(operators, 23) or "no ONNX node", fontsize=8, weight=weight, va="center")
+    axes.text(edges[0] + 0.1, y + 0.3, types, fontsize=7.5, va="center", color="#333333")
 
 
-def _node_box(axes: Axes, operator: str, name: str, y: float, *, dotted: bool) -> None:
+def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
     box(axes, _NODE, y, 0.8 * ROW, None, line=":" if dotted else "-")
-    operator = short(operator, 20)
-    room = 48 - 3 * len(operator) // 2  # small letters beside the bold ones
-    axes.text(_NODE[0] + 0.1, y, operator, fontsize=7.5, weight="bold", va="center")
-    axes.text(_NODE[1] - 0.1, y, short(name, room), fontsize=6, va="center", ha="right", color="#333333")
+    axes.text(sum(_NODE) / 2, y, short(name, 17), fontsize=7.5, va="center", ha="center", color="#333333")
 
 
 def _captions(axes: Axes, compared: TableDiff, shown: int, windowed: bool) -> None:
     part = "part of " if windowed else ""
     texts = {
-        _SIDES[0][0]: f"before: {part}{len(compared.before.kernels)} kernels, reads → writes",
+        _SIDES[0][0]: f"before: {part}{len(compared.before.kernels)} kernels",
         _NODE[0]: f"{shown} ONNX nodes",
-        _SIDES[1][0]: f"after: {part}{len(compared.after.kernels)} kernels, reads → writes",
+        _SIDES[1][0]: f"after: {part}{len(compared.after.kernels)} kernels",
     }
     for x, text in texts.items():
         axes.text(x, -0.35, text, fontsize=8, color=GRAY)
@@ -147,4 +136,4 @@ def _legend(axes: Axes, kernels: Sequence[Layer]) -> None:
     handles = [Patch(facecolor=hue, label=names[hue]) for hue in [*dict.fromkeys(_HUES.values()), _OTHER] if hue in hues]
     handles.append(Patch(facecolor=GRAY, alpha=_STRONG, label="kernels merged, split, added or gone"))
     handles.append(Patch(facecolor=GRAY, alpha=_FAINT, label="one kernel before, one after"))
-    axes.legend(handles=handles, loc="upper center", ncols=len(handles), fontsize=7.5, frameon=False, bbox_to_anchor=(0.5, 1.0))
+    style.name_colors(axes, handles)
