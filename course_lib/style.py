@@ -225,6 +225,7 @@ def _dark_rules(text: str) -> str:
             light = _against(color, white=False)
             rules.append(f':is(text, use)[style*="fill: {color}"] {{fill: {light} !important}}')
             rules.append(f':is(use, path[style*="fill: none"])[style*="stroke: {color}"] {{stroke: {light} !important}}')
+    rules.append('use[style*="-opacity"] {fill-opacity: 0.7 !important; stroke-opacity: 0.7 !important}')  # pale dots would drown
     rules.append('text[style*="fill: #ffffff"] {fill: #ffffff !important}')  # on a colored area
     return "@media (prefers-color-scheme: dark) {" + " ".join(rules) + "}"
 

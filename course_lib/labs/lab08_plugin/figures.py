@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ def sectors_figure(runs: Mapping[str, Run]) -> Figure:
         axes.set_facecolor("white")
         axes.axhspan(-0.5, len(sectors) - 0.5, color="#dddddd", zorder=-1)
         needed = 100 * np.isfinite(sectors).mean()
-        axes.set_title(f"{title}\n{len(sectors)} sectors,\n{needed:.0f} % needed", fontsize=9)
+        name = textwrap.fill(title, 16)
+        axes.set_title(f"{name}\n{len(sectors)} sectors,\n{needed:.0f} % needed", fontsize=8, weight="normal")
         axes.set_xlabel("byte of the sector")
     figure.axes[0].set_ylabel("sector fetched")
     figure.colorbar(picture, ax=figure.axes, label="thread of the warp")
