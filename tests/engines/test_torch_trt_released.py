@@ -32,20 +32,9 @@ class Island(torch.nn.Module):
         return torch.relu(self.last(torch.cumprod(self.first(x), 1)))
 
 
-NETWORKS = {
-    "classifier": (
-        lambda: models.classifier("wide"),
-        {"image": {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 32), "max": (8, 1, 32, 32)}},
-    ),
-    "GPT decoder": (models.decoder, {"tokens": torch.arange(64).reshape(1, 64)}),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_of_the_course_is_one_engine_that_answers_as_eager(name):
-    make, inputs = NETWORKS[name]
-    found = module_blocks(make(), inputs)
-    print(f"{name}: {found.heading()}")
+def test_a_network_of_the_course_is_one_engine_that_answers_as_eager():
+    image = {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 32), "max": (8, 1, 32, 32)}
+    found = module_blocks(models.classifier("wide"), {"image": image})
     (block,) = found.blocks
     assert block.in_tensorrt and found.release == installation.RELEASE and not found.in_pytorch
     assert found.relative_error is not None and found.relative_error < 1e-5
@@ -63,16 +52,9 @@ def test_an_operator_without_a_converter_divides_a_module():
     assert "2 engines; in PyTorch: aten.cumprod.default" in found._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"require_full_compilation": True}, "model is not fully supported"),
-        ({"min_blok_size": 1}, "did you mean 'min_block_size'"),
-    ],
-)
-def test_what_is_rejected(options, words):
-    with pytest.raises(BuildError, match=words):
-        module_blocks(Island(), {"x": (2, 3, 16, 16)}, **options)
+def test_what_is_rejected():
+    with pytest.raises(BuildError, match="model is not fully supported"):
+        module_blocks(Island(), {"x": (2, 3, 16, 16)}, require_full_compilation=True)
 
 
 def test_a_module_that_cannot_be_exported():

@@ -184,10 +184,8 @@ def test_fixed_batches_other_outputs_and_other_shapes_are_said(submission) -> No
     ("content", "said"),
     [
         ("", "not JSON"),
-        ("[" * 100_000, "longer than"),
         ("[]", 'an object with "costs"'),
         ('{"learner": "ada", "costs": {"head": "1"}}', 'an object with "costs"'),
-        ('{"learner": "ada", "costs": {"head": true}}', 'an object with "costs"'),
         ('{"learner": "ada", "costs": {"fame": 1}}', "names 'fame'; the suspects are activation, branches"),
         ('{"learner": "ada", "costs": {}}', "right costs of the 9 suspects is 0"),
     ],
@@ -214,19 +212,6 @@ def test_the_shipped_classifier_is_another_function(submission) -> None:
     assert tiers(examined) == FULL | OTHER and examined.figures["kernels"] < 14
 
 
-def test_equal_on_digits_alone_is_not_equal(submission) -> None:
-    class DigitsOnly(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network, self.signature = rewritten(LEARNER), slow_classifier().signature
-
-        def forward(self, image: torch.Tensor) -> torch.Tensor:
-            return self.network(image) * (image.mean(dim=(1, 2, 3)) < 0.45).float()[:, None]
-
-    examined = submission(DigitsOnly())
-    assert tiers(examined) == FULL | OTHER and "noise" in text(examined, "equality")
-
-
 def test_half_precision_is_no_fusion(submission) -> None:
     assert "smaller type" in text(submission(rewritten(LEARNER), dtype="fp16"), "kernels")
 
@@ -241,7 +226,7 @@ def plan(kernels: int) -> Plan:
 
 @pytest.mark.parametrize(
     ("kernels", "tier"),
-    [(10, "inconclusive"), (11, "full"), (14, "full"), (15, "full"), (16, "partial"), (17, "partial"), (18, "none")],
+    [(10, "inconclusive"), (11, "full"), (15, "full"), (16, "partial"), (18, "none")],
 )
 def test_points_follow_from_the_kernels(submission, monkeypatch, kernels, tier) -> None:
     monkeypatch.setattr(Quick, "build", lambda *_: plan(kernels))

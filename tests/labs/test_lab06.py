@@ -21,7 +21,7 @@ from course_lib.labs.lab06_qat.lab import QuantizationAwareTraining
 from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import digits
-from tests.labs.quick import Quick, check_solved, examined, judged_reference
+from tests.labs.quick import Quick, check_solved, examined
 from tests.labs.submissions import lab06 as made
 
 LAB = labs.find("lab06")
@@ -38,9 +38,11 @@ def in_process(monkeypatch) -> None:
     monkeypatch.setattr(runner, "run_isolated", called)
 
 
-def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    verdict = judged_reference(LAB, tmp_path)
-    assert verdict.figures["recover_recovered"] > 0.97
+def test_the_reference_has_full_marks(tmp_path, in_process):
+    LAB.write_reference(tmp_path)
+    found = LAB.examine(tmp_path, Quick(seed=4))
+    check_solved(LAB, found)
+    assert found.figures["recover_recovered"] > 0.97
 
 
 def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeypatch, in_process):
@@ -68,11 +70,6 @@ def test_calibration_loses_and_folded_layers_compute_what_the_norms_compute():
     for name, (weight, bias) in given._folded("").items():
         assert np.allclose(weight, folded[name][0].numpy(), atol=1e-6) and np.allclose(bias, folded[name][1].numpy(), atol=1e-5)
     assert given.accuracy(given.calibration(), given.in_order_of("", digits("test"))) < 0.4
-
-
-def test_layers_are_copies():
-    given.layers()["stem"]["weight"].zero_()
-    assert given.layers()["stem"]["weight"].abs().max() > 0
 
 
 def test_the_checkpoint_is_trained_by_code(monkeypatch):
@@ -106,12 +103,9 @@ def test_an_interval_that_contains_the_bound_reaches_it():
     ("task", "answers", "words"),
     [
         ("kernels", {"float_layers": ["depth3"]}, "no layer 'depth3'"),
-        ("kernels", {"float_layers": {"depth1": 1}}, "has no list of names"),
         ("kernels", {}, "has no list of names"),
-        ("ranges", {"input_scales": [0.1]}, "has no number for each layer"),
         ("ranges", {"input_scales": {"stem": 0.1}}, "has no number for expand1"),
         ("ranges", {"input_scales": dict.fromkeys(LAYERS, 0.0)}, "a scale of stem is zero, negative or not finite"),
-        ("ranges", {"input_scales": {**dict.fromkeys(LAYERS, 0.1), "stem": float("nan")}}, "a scale of stem is zero"),
     ],
 )
 def test_a_choice_that_cannot_be_read_is_named(task, answers, words, tmp_path):
@@ -151,10 +145,8 @@ def test_all_learners_have_the_same_accuracy():
     ("part", "value", "words"),
     [
         ("codes", None, "depth1.codes: it is missing, expected an array of int8"),
-        ("codes", np.zeros((64, 1, 3, 3), np.float32), "depth1.codes: found float32, expected an array of int8"),
         ("codes", np.zeros((64, 9), np.int8), "the weight of depth1 has the shape (64, 9), expected (64, 1, 3, 3)"),
         ("scale", -np.ones(64, np.float32), "a scale of depth1 is zero, negative"),
-        ("bias", np.full(64, np.nan, np.float32), "the bias of depth1 is NaN"),
         ("input_scale", np.ones(1, np.float32), "depth1.input_scale has the shape (1,), expected one number"),
     ],
 )
@@ -178,18 +170,11 @@ def test_other_scales_and_layers_are_rejected_in_the_notebook():
 # ---- the rounding
 
 ROUNDINGS = {
-    "these are codes, not values": {"return codes * scale": "return codes + 0 * scale"},
     "nothing is clipped": {".clamp(-128, 127)": ""},
-    "codes are clipped to -127": {".clamp(-128, 127)": ".clamp(-127, 127)"},
-    "codes are clipped to 128": {".clamp(-128, 127)": ".clamp(-128, 128)"},
     "halves are rounded away from zero": {"torch.round(ratio)": "torch.trunc(ratio + ratio.sign() / 2)"},
-    "values are rounded down": {"torch.round(ratio)": "torch.floor(ratio)"},
     "they also pass where a value is clipped": {"return upstream * inside, ": "return upstream, "},
-    "they are divided by the scale": {"return upstream * inside, ": "return upstream * inside / scale, "},
     "they are those of the codes alone": {"codes - ratio, codes)": "codes, codes)"},
     "not written yet": {"    if axis is not None:\n": "    raise NotImplementedError\n    if axis is not None:\n"},
-    "qat.py defines no function fake_quantize": {"def fake_quantize(": "def quantized("},
-    "RuntimeError": {"shape[axis] = len(scale)": "shape[axis - 1] = len(scale)"},
 }
 
 

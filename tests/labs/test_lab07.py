@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import torch
 
 from course_lib import labs, style
 from course_lib.benchmark import Comparison, Measurement
@@ -24,7 +23,7 @@ from course_lib.labs.lab07_dynamic_shapes.checks import RECIPE, SEARCH, Service
 from course_lib.labs.lab07_dynamic_shapes.given import FILE, LARGEST, Habits, profile, recipe
 from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes
 from course_lib.recipe import Recipe
-from tests.labs.quick import judged_reference, tiers
+from tests.labs.quick import tiers
 
 LAB = labs.find("lab07")
 assert isinstance(LAB, DynamicShapes)
@@ -89,11 +88,6 @@ def best(learner: str = LEARNER) -> tuple[given.Box, ...]:
 # ---- right answers
 
 
-@pytest.mark.slow
-def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    judged_reference(LAB, tmp_path)
-
-
 def test_the_reference_has_full_marks(folder):
     examined = examine(folder)
     assert set(tiers(examined).values()) == {"full"} and examined.points == 10, [one.message for one in examined.outcomes]
@@ -142,10 +136,8 @@ def test_another_search_and_profiles_side_by_side_are_right(folder):
 FIRST, SECOND = best()[:2]
 RECIPES = {
     "one profile": (recipe(LARGEST), "cost", "none", "speed over one profile is"),
-    "the largest first": (recipe(*best()[::-1]), "cost", "none", "speed over one profile is"),
     "a gap": (Recipe(profiles=(profile((16, 32)), profile(LARGEST, (1, 40)))), "cover", "none", "1 x 33 is not"),
     "tuned to what is frequent": (recipe((1, 12), (1, 24), LARGEST), "cost", "none", "cost of a batch is"),
-    "four": (recipe((1, 8), *best()), "cover", "none", "has 4 profiles; the service takes 1 to 3"),
     "too large": (recipe((2, 36), (64, 512)), "cover", "none", "a profile reaches 64 x 512; no batch of the service is larger"),
     "another day": (recipe((2, 36), (15, 128)), "cover", "partial", "16 x 1 is not"),
 }
@@ -161,7 +153,6 @@ def test_mistake_in_the_recipe_is_named(folder, name):
 
 TEXTS = {
     "int8": ("", 'precision = "int8"\n', "compared in fp32"),
-    "mask is smaller": ("mask = { min = [1, 1]", "mask = { min = [1, 2]", "for tokens and (1, 2) for mask; expected"),
     "no mask": ("mask =", "musk =", "expected tokens (N, S, 32) and mask (N, S)"),
 }
 
@@ -177,7 +168,6 @@ def test_mistake_in_the_text_of_the_recipe(folder, name):
 
 
 SEARCHES = {
-    "best fit": ("left = left - mine", "left = left", "account", "none", "account"),
     "of the text": ("1 - text / computed", "computed / text - 1", "account", "partial", "compared with the text, and not with"),
     "overlap": (
         "left_for_j = held - inside[both]",
@@ -278,15 +268,6 @@ def test_padding_does_not_change_an_answer(tmp_path):
     padded["mask"][3:, 0] = 1  # a text of nothing would divide by zero
     alone, together = engine.infer(feeds)["logits"], engine.infer(padded)["logits"][:3]
     np.testing.assert_allclose(together, alone, rtol=1e-3, atol=1e-3)
-
-
-def test_without_padding_it_is_the_encoder():
-    from course_lib.labs.lab07_dynamic_shapes.network import masked_encoder
-    from course_lib.models import encoder
-
-    tokens = torch.rand(2, 32, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(masked_encoder()(tokens, torch.ones(2, 32)), encoder()(tokens))
 
 
 def test_traffic_keeps_the_contract_and_is_bursty():

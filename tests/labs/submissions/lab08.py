@@ -29,8 +29,6 @@ class Mistake(NamedTuple):
     hint: str
 
 
-_RESULT = "narrow<T>(b * c + a * s)"
-_POSITION = "positions[head / n.heads * n.sequence + token]"
 _THREAD = """  const int64_t pack = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (pack >= n.sequence * packs) return;
 """
@@ -48,11 +46,6 @@ A_TOKEN_EACH: Edits = (  # a thread for each head of a token, as the colleague's
     ),
     (_END, _END + "  }\n"),
     (_GRID, "dim3((n.sequence + 255) / 256,"),
-)
-ONE_BLOCK: Edits = (
-    (_THREAD, "  for (int64_t pack = threadIdx.x; pack < n.sequence * packs; pack += blockDim.x) {\n"),
-    (_END, _END + "  }\n"),
-    (_GRID + " min(heads, int64_t(65535)))", "dim3(1)"),
 )
 FOUR_LAUNCHES: Edits = (  # one for each quarter of the heads, which is right and permitted
     (
@@ -78,18 +71,6 @@ KERNELS = {
         (("  if (aligned && n.head_size", "  if (n.head_size"),),
         {"kernel": "partial", "memory": "full"}, "not a multiple of 16", "Which pointers and sizes",
     ),
-    "rounded in between": Mistake(
-        (("narrow<T>(a * c - b * s)", "narrow<T>(widen(narrow<T>(a * c)) - widen(narrow<T>(b * s)))"),),
-        {"kernel": "partial", "memory": "none"}, "times as far off", "rounded before the end",
-    ),
-    "the new a rotates b": Mistake(
-        ((_RESULT, "narrow<T>(b * c + widen(numbers.value[i]) * s)"),),
-        {"kernel": "none", "memory": "none"}, "numbers wrong", "the first one's new value",
-    ),
-    "a token's place as its position": Mistake(
-        ((_POSITION, "token"),),
-        {"kernel": "none", "memory": "none"}, "numbers wrong", "its place in the sequence",
-    ),
     "no stream": Mistake(
         (("  config.stream = stream;\n", ""),),
         {"kernel": "partial", "memory": "full"}, "on the given stream", "the default stream",
@@ -98,12 +79,10 @@ KERNELS = {
         (*A_TOKEN_EACH, _NARROW),
         {"kernel": "full", "memory": "none"}, "32-byte sectors", "neighboring addresses",
     ),
-    "one block": Mistake(ONE_BLOCK, {"kernel": "none", "memory": "none"}, "that one thread writes", "The grid follows"),
 }  # fmt: skip
 OTHER_KERNELS: dict[str, tuple[Edits, str, str]] = {  # full in the kernel's task: edits, tier of memory, words of its hint
     "four launches": (FOUR_LAUNCHES, "full", ""),
     "a thread for each pair": ((_NARROW,), "partial", "16 bytes at a time"),
-    "packs, but a thread for each token": (A_TOKEN_EACH, "partial", "neighboring addresses"),
 }
 _KEPT = 'trt.PluginField("rotary", self.kept, trt.PluginFieldType.INT32)]\n        )\n\n    def get_output'
 PLUGINS = {
@@ -115,19 +94,6 @@ PLUGINS = {
         (("self.kept = np.array([self.rotary]", "kept = np.array([self.rotary]"), (_KEPT, _KEPT.replace("self.kept", "kept"))),
         {"plugin": "partial"}, "fields is 1 of 4", "Which array does a field point to",
     ),
-    "one array for all plugins": Mistake(
-        (("DTYPES = {", "KEPT = np.zeros(1, np.int32)\nDTYPES = {"),
-         ("self.kept = np.array([self.rotary], np.int32)", "KEPT[0] = self.rotary"), (_KEPT, _KEPT.replace("self.kept", "KEPT"))),
-        {"plugin": "partial"}, "both plugins have the second one's value", "which plugin does the array belong to",
-    ),
-    "a shape of constants": Mistake(
-        (("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([builder.constant(n) for n in (1, 32, 128, 128)])]"),),
-        {"plugin": "partial"}, "shape of unknown dimensions", "dimensions may stay unknown",
-    ),
-    "any format": Mistake(
-        (("        if tensor.format != trt.TensorFormat.LINEAR:\n            return False\n", ""),),
-        {"plugin": "partial"}, "supports_format_combination", "in which layout",
-    ),
     "the default stream": Mistake(
         (("shape, rotary, stream)\n\n\nclass", "shape, rotary, 0)\n\n\nclass"),),
         {"plugin": "partial"}, "launch got another stream", "Which of its values does TensorRT pass",
@@ -136,30 +102,16 @@ PLUGINS = {
         (("return [input_types[0]]", "return []"), ("self.rotary or shape[3]", "self.rotary"), ("type in DTYPES", "type is not None")),
         {"plugin": "none"}, "parts of the contract that are kept is 3", "Type and dimensions of x",
     ),
-    "a syntax error": Mistake(
-        (("return [input_types[0]]", "return [input_types[0]"),),
-        {"plugin": "none"}, "rotary_plugin.py: SyntaxError", "the line",
-    ),
 }  # fmt: skip
 _SIZES = "struct Sizes {"
 REJECTED: dict[str, tuple[Edits, str]] = {  # kernels that are not run: edits, and words of the message
     "a variable of all threads": (((_SIZES, f"int calls;\n{_SIZES}"),), "all threads share (calls)"),
-    "a system call": (
-        ((_SIZES, f'extern "C" int system(const char*);\n{_SIZES}'), ("  config.stream", '  system("id");\n  config.stream')),
-        "uses system, which a kernel cannot call",
-    ),
-    "code before any launch": (((_SIZES, f"float root(float);\nfloat first = root(2);\n{_SIZES}"),), "a kernel"),
-    "accesses without the watch": (
-        (("__global__ void", "__attribute__((no_sanitize_address)) void"),),
-        "contains '__attribute__'",
-    ),
     "another file": ((('#include "rotary.h"', '#include "rotary.h"\n#include "/etc/passwd"'),), "includes"),
     "a launch in chevrons": (
         ((_LAUNCH, "  rotate<T, kWidth><<<1, 256>>>(x, cos, sin, positions, y, n);\n"),),
         "with <<<...>>>",
     ),
     "a forgotten semicolon": ((("config.blockDim = dim3(256);", "config.blockDim = dim3(256)"),), "does not compile. Line"),
-    "no launch": ((('extern "C" int rotary_launch', 'extern "C" int rotary'),), "no function rotary_launch"),
 }
 
 
