@@ -238,30 +238,18 @@ class Classroom:
         return self._write_feedback(lab, result.student)
 
     def _write_feedback(self, lab: Lab, student: str) -> str:
-        """Write the graded notebook as a page and return what is wrong with it, or "". If it cannot be shown, use the empty one."""
+        """Write the graded notebook as a page and return what is wrong with it, or ""."""
         from nbgrader.converters import GenerateFeedback
 
         from course_lib.grading.nbgrader.bridge import convert
 
-        def written() -> str:
-            failed = convert(GenerateFeedback, lab.name, self._nbgrader(), self._log(), student)
-            for path in (self.folder / "feedback" / student / lab.name).glob("*"):
-                if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
-                    remove_tree(path)
-            return failed
-
-        remove_tree(self.folder / "feedback" / student / lab.name)
-        failed = written()
-        if not failed:
-            return ""
-        graded = self.folder / GRADED / student / lab.name / f"{lab.name}.ipynb"
-        content = graded.read_bytes()
-        try:
-            shutil.copyfile(self._released(lab) / graded.name, graded)
-            empty = "there is no page" if written() else "the page shows the empty notebook"
-        finally:
-            write_atomically(graded, content)  # the instructor's copy is the learner's
-        return f"nbgrader could not show the notebook ({failed}): {empty}"
+        folder = self.folder / "feedback" / student / lab.name
+        remove_tree(folder)
+        failed = convert(GenerateFeedback, lab.name, self._nbgrader(), self._log(), student)
+        for path in folder.glob("*"):
+            if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
+                remove_tree(path)
+        return f"nbgrader could not show the notebook ({failed}): there is no page" if failed else ""
 
     def _previous(self, lab: Lab, result: Result, verdict: Verdict) -> dict[str, Any]:
         """The points of the grading before this one, for the provenance; empty if there is none."""

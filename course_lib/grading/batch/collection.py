@@ -27,14 +27,14 @@ def collected(submitted: Path, lab: str) -> Intake:
                 continue
             folder = submission_folder(path, lab)
             if folder and (reason := id_problem(name)):
-                rejected.append(Rejected(shown(name), reason, name))
+                rejected.append(Rejected(shown(name), reason))
             elif folder:
                 students.append(name)
             rejected += _left_over(path, lab, folder)
         except OSError as error:
-            rejected.append(Rejected(shown(name), f"the folder cannot be read ({error.strerror})", name))
+            rejected.append(Rejected(shown(name), f"the folder cannot be read ({error.strerror})"))
         except CourseError as error:
-            rejected.append(Rejected(shown(name), str(error), name))
+            rejected.append(Rejected(shown(name), str(error)))
     return Intake(tuple(students), tuple(rejected))
 
 
@@ -72,16 +72,14 @@ def _left_over(student: Path, lab: str, folder: Path | None) -> list[Rejected]:
         if path == folder or (other and other != lab):
             continue
         if folder and other == lab:
-            lines.append(Rejected(place, f"not graded, because {folder.name} is: move what belongs to it there", student.name))
+            lines.append(Rejected(place, f"not graded, because {folder.name} is: move what belongs to it there"))
         else:
-            lines.append(
-                Rejected(place, f"not in the folder of a lab: if it belongs to {lab}, move it to STUDENT/{lab}/", student.name)
-            )
+            lines.append(Rejected(place, f"not in the folder of a lab: if it belongs to {lab}, move it to STUDENT/{lab}/"))
     if not entries and folder is None:
-        lines.append(Rejected(shown(student.name), "the folder is empty", student.name))
+        lines.append(Rejected(shown(student.name), "the folder is empty"))
     if folder is None and lab_of(student.name):
         expected = f"expected STUDENT/{lab_of(student.name)}/, found the name of a lab in place of a student's id"
-        return [Rejected(shown(student.name), expected, student.name)]
+        return [Rejected(shown(student.name), expected)]
     return lines
 
 

@@ -22,11 +22,10 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:[\d:.,]+) ?([+-][\d:]+)?([A-Za-z][
 
 @dataclass(frozen=True)
 class Rejected:
-    """A folder or file that is not graded: its name in ASCII, safe to print, the reason, and the folder of a student that it is in."""
+    """A folder or file that is not graded: its name in ASCII, safe to print, and the reason."""
 
     shown: str
     reason: str
-    student: str = ""
 
     def __str__(self) -> str:
         return f"{self.shown}: {self.reason}"
@@ -42,14 +41,6 @@ class Intake:
 
     students: tuple[str, ...]
     rejected: tuple[Rejected, ...] = ()
-
-    @property
-    def twins(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of ids that differ in case alone, or in how a system stores accents: one learner may have two machines."""
-        found: dict[str, list[str]] = {}
-        for one in self.students:
-            found.setdefault(unicodedata.normalize("NFKC", one).casefold(), []).append(one)
-        return tuple(sorted(tuple(group) for group in found.values() if len(group) > 1))
 
 
 def shown(name: str) -> str:

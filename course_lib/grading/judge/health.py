@@ -23,47 +23,30 @@ _T = TypeVar("_T")
 _ATTEMPTS, _LONGEST_S = 3, 60.0  # a measurement is repeated so often, if it does not take longer than that in all
 # A measurement is disturbed from here on. Paired ratios with intervals bear a good deal; see benchmarks/verdicts.py for how much.
 MOST_WAITING, MOST_STOLEN, LEAST_CLOCK = 0.25, 0.25, 0.8
+_CPUS = Path("/sys/devices/system/cpu")
 _ASKED = "uuid,clocks.sm,temperature.gpu,clocks_event_reasons.hw_slowdown,clocks_event_reasons.sw_thermal_slowdown"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """The driver's report on the GPU in use.
-
-    Attributes:
-        clock_mhz, celsius: clock and temperature of the streaming multiprocessors.
-        slowed: the hardware or the driver lowers the clock for heat or power.
-        strangers: number of processes on it that do not belong to the grader.
-        uuid: identifier of the GPU, unique on all machines.
-    """
+    """The driver's report on the GPU in use. `strangers` is the number of processes on it that do not belong to the grader."""
 
     clock_mhz: float
     celsius: float
-    slowed: bool
+    slowed: bool  # the hardware or the driver lowers the clock for heat or power
     strangers: int
     uuid: str
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The machine at one moment. Only differences of the seconds have a meaning.
+    """The machine at one moment. Only differences of the seconds have a meaning."""
 
-    Attributes:
-        waited_s: time in which this thread was ready and had no processor.
-        stolen_s: time in which another virtual machine used a processor, as an average over the processors.
-        load: number of processes that run or wait, as an average over the last minute.
-        clock_mhz, celsius: clock and temperature of the processors, if the system reports them.
-        unix_s: the time, in seconds since 1970.
-    """
-
-    at_s: float
-    waited_s: float
-    stolen_s: float
-    load: float
-    clock_mhz: float | None
-    celsius: float | None
-    gpu: Gpu | None
     unix_s: float
+    waited_s: float  # in which this thread was ready and had no processor
+    stolen_s: float  # in which another virtual machine used a processor, as an average over the processors
+    clock_mhz: float | None  # of the processors, if the system reports it
+    gpu: Gpu | None
 
 
 @dataclass(frozen=True)
@@ -71,20 +54,15 @@ class Health:
     """The state of the machine during one measurement.
 
     Attributes:
-        seconds: duration of the measurement.
-        waiting, stolen: shares of that time in which the judge waited for a processor, and in which the hypervisor used the processors.
-        load: see `Snapshot`, at the end.
-        clock_mhz, celsius, gpu: before and after.
+        waiting, stolen: shares of the time in which the judge waited for a processor, and in which the hypervisor used the processors.
+        clock_mhz, gpu: before and after.
         disturbed: why the measurement does not count, empty if it does.
-        began, ended: start and end, in seconds since 1970. No other measurement used the device in between.
+        began, ended: in seconds since 1970. No other measurement used the device in between.
     """
 
-    seconds: float
     waiting: float
     stolen: float
-    load: float
     clock_mhz: tuple[float | None, float | None]
-    celsius: tuple[float | None, float | None]
     gpu: tuple[Gpu | None, Gpu | None]
     disturbed: tuple[str, ...]
     began: float
@@ -138,7 +116,7 @@ class Device:
 
 def compared(before: Snapshot, after: Snapshot, *, device_clock: bool = False) -> Health:
     """The state of the machine between two moments, and what disturbed the clock: the host's, or that of a GPU."""
-    seconds = max(after.at_s - before.at_s, 1e-9)
+    seconds = max(after.unix_s - before.unix_s, 1e-9)
     waiting, stolen = (after.waited_s - before.waited_s) / seconds, (after.stolen_s - before.stolen_s) / seconds
     why = []
     if waiting > MOST_WAITING and not device_clock:
@@ -154,19 +132,14 @@ def compared(before: Snapshot, after: Snapshot, *, device_clock: bool = False) -
         if gpu and gpu.slowed:
             why.append(f"the GPU lowered its clock at {gpu.celsius:.0f} degrees")
     return Health(
-        seconds=round(seconds, 3), waiting=round(waiting, 4), stolen=round(stolen, 4), load=after.load,
-        clock_mhz=(before.clock_mhz, after.clock_mhz), celsius=(before.celsius, after.celsius), gpu=(before.gpu, after.gpu),
-        disturbed=tuple(dict.fromkeys(why)), began=before.unix_s, ended=after.unix_s,
+        round(waiting, 4), round(stolen, 4), (before.clock_mhz, after.clock_mhz), (before.gpu, after.gpu),
+        tuple(dict.fromkeys(why)), before.unix_s, after.unix_s,
     )  # fmt: skip
 
 
 def snapshot() -> Snapshot:
     """The machine now, without values that the system does not report."""
-    now, date = time.monotonic(), time.time()
-    return Snapshot(
-        now, _waited_s(), _stolen_s(), round(os.getloadavg()[0], 2), _clock_mhz(), _celsius(),
-        gpu() if driver.capability() else None, date,
-    )  # fmt: skip
+    return Snapshot(time.time(), _waited_s(), _stolen_s(), _clock_mhz(), gpu() if driver.capability() else None)
 
 
 def _waited_s() -> float:
@@ -182,21 +155,11 @@ def _stolen_s() -> float:
 
 def _clock_mhz() -> float | None:
     """The median of the cores' clocks as the governor sets them. A virtual machine's /proc/cpuinfo holds a constant."""
-    found = _numbers("/sys/devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq")
-    return statistics.median(found) / 1e3 if found else None
-
-
-def _celsius() -> float | None:
-    found = _numbers("/sys/class/thermal", "thermal_zone*/temp")
-    return max(found) / 1e3 if found else None
-
-
-def _numbers(folder: str, pattern: str) -> list[float]:
-    numbers = []
-    for path in Path(folder).glob(pattern):
+    found = []
+    for path in _CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
         with contextlib.suppress(OSError, ValueError):
-            numbers.append(float(path.read_text()))
-    return numbers
+            found.append(float(path.read_text()))
+    return statistics.median(found) / 1e3 if found else None
 
 
 def gpu() -> Gpu | None:

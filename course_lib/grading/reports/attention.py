@@ -74,10 +74,7 @@ def to_review(report: ClassReport) -> tuple[Need, ...]:
     """Reasons for a review. What only waits for its points, such as a written question, comes last."""
     rows = [(one.student, reason) for one in report.to_review for reason in one.review.reasons]
     rows.sort(key=lambda row: row[1].code == UNGRADED)
-    alike = "these ids differ in case alone: check whether they are one learner"
-    twins = [Need(group, alike) for group in report.twins]
     return (
-        *twins,
         *unlisted(report),
         *similar(report),
         *shared_instances(report),

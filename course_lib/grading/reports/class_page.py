@@ -26,7 +26,7 @@ def page(report: ClassReport) -> str:
     figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     absent = {
-        "needs a review": [*report.to_review, *report.twins, *report.unlisted, *report.similar, *report.shared_instances],
+        "needs a review": [*report.to_review, *report.unlisted, *report.similar, *report.shared_instances],
         "was late": report.late,
     }
     return pages.page(

@@ -97,7 +97,6 @@ class ClassReport:
         similar: submissions of which one is mostly in the other, those with the most in common first.
         shared_instances: who submitted under one id, or under another learner's id, by that id.
         rejected: folders that cannot be graded.
-        twins: ids that differ in case or accents alone.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """
@@ -112,7 +111,6 @@ class ClassReport:
     similar: tuple[Match, ...] = ()
     shared_instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
-    twins: tuple[tuple[str, ...], ...] = ()
     unlisted: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -191,7 +189,6 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         similar=copies.find(lab, room, sorted(graded)),
         shared_instances=copies.shared_instances(lab, room, graded),
         rejected=intake.rejected,
-        twins=intake.twins,
         unlisted=unlisted,
         reasons={name: reason for name in sorted(graded | handed_in) if (reason := noted(room.folder, name, lab))},
     )

@@ -7,14 +7,12 @@ import re
 import unicodedata
 from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from course_lib.grading.batch.archive import Selection
 from course_lib.grading.batch.collection import collected
-from course_lib.grading.batch.intake import Intake, id_problem, read_time, shown, submission_time
-from course_lib.grading.reports import attention
+from course_lib.grading.batch.intake import id_problem, read_time, shown, submission_time
 from tests.grading.conftest import LAB
 
 
@@ -53,15 +51,6 @@ def test_honest_ids(name, form):
 def test_ids_that_something_cannot_hold(name, said):
     reason = id_problem(name)
     assert said in reason and reason.isascii() and reason.isprintable() and len(reason) < 140
-
-
-def test_ids_that_differ_in_case_alone_need_the_instructor():
-    assert Intake(("ADA", "ada", "ben", "Stra\u00dfe", "strasse")).twins == (("ADA", "ada"), ("Stra\u00dfe", "strasse"))
-    assert Intake(("ada", "ida", "zo\u00eb", "zoe")).twins == ()
-    assert Intake(("zo\u00eb", "zoe\u0308")).twins == (("zo\u00eb", "zoe\u0308"),)
-    nothing = {"to_review": (), "unlisted": {}, "submissions": (), "similar": (), "shared_instances": {}}
-    (need,) = attention.to_review(SimpleNamespace(**nothing, twins=(("ADA", "ada"),)))
-    assert need.named == "ADA, ada" and "differ in case" in need.why and need.open == 0
 
 
 def test_every_folder_is_graded_or_listed_with_a_reason(tmp_path):
