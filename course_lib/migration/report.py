@@ -1,26 +1,15 @@
-"""The results of a scan: tables and lines for people, one JSON document, SARIF and GitHub annotations for machines."""
+"""The results of a scan: tables and lines for people, one JSON document and GitHub annotations for machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
-from course_lib.migration.findings import FAILING, Finding, Severity
+from course_lib.migration.findings import FAILING, Finding
 from course_lib.migration.scanner import Scan
 
-FORMATS = ("table", "lines", "json", "sarif", "github")
+FORMATS = ("table", "lines", "json", "github")
 COLUMNS = ("line", "severity", "old", "since", "instead", "taught in")
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_MEANING: dict[Severity, str] = {
-    "removed": "The line fails: this version of TensorRT no longer has the name.",
-    "unknown": "The line fails in every version: none ever had the name.",
-    "ignored": "The line is accepted and does nothing.",
-    "changed": "The line works differently than before, or than is often believed.",
-    "deprecated": "The line works, and a later version will remove the name.",
-}
 
 
 def document(found: Scan) -> dict[str, object]:
@@ -59,23 +48,6 @@ def github(found: Scan) -> list[str]:
     return [*said, *(f"::error::{_data(text)}" for text in found.unread)]
 
 
-def sarif(found: Scan, version: str) -> dict[str, object]:
-    """The findings as a SARIF 2.1.0 log, which code scanners and editors read.
-
-    Args:
-        version: version of the program that writes the log.
-    """
-    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in _MEANING.items()]
-    notifications = [{"level": "error", "message": {"text": text}} for text in found.unread]
-    notifications += [{"level": "note", "message": {"text": text}} for text in found.notes]
-    run = {
-        "tool": {"driver": {"name": "course migrate", "version": version, "rules": rules}},
-        "invocations": [{"executionSuccessful": not found.unread, "toolExecutionNotifications": notifications}],
-        "results": [_result(one) for one in found.findings],
-    }
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
 def summary(found: Scan) -> list[str]:
     """The notes, and one line that counts."""
     counted = [f"{count} {name}" for name, count in found.counts().items() if count]
@@ -100,21 +72,6 @@ def _row(finding: Finding) -> tuple[str, ...]:
     verdict = finding.verdict
     place = f"cell {finding.cell}, {finding.line}" if finding.cell else str(finding.line)
     return place, verdict.severity, verdict.name, verdict.since, verdict.use, f"lecture {verdict.lecture}"
-
-
-def _result(finding: Finding) -> dict[str, object]:
-    verdict, path = finding.verdict, Path(finding.file)
-    physical: dict[str, Any] = {"artifactLocation": {"uri": path.as_uri() if path.is_absolute() else quote(path.as_posix())}}
-    if not finding.cell:  # the lines of a cell are not those of the file
-        physical["region"] = {"startLine": finding.line}
-    where = f"cell {finding.cell}, line {finding.line}: " if finding.cell else ""
-    return {
-        "ruleId": verdict.severity,
-        "ruleIndex": list(_MEANING).index(verdict.severity),
-        "level": "error" if verdict.severity in FAILING else "warning",
-        "message": {"text": f"{where}{verdict.name}: {_advice(finding)}"},
-        "locations": [{"physicalLocation": physical}],
-    }
 
 
 def _github_level(finding: Finding) -> str:

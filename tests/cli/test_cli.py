@@ -481,7 +481,7 @@ def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Cour
         (["doctor", "now"], ["now"]),
         (["release", "--check", "--frobnicate"], ["--frobnicate"]),
         (["release", "lab01", "--bundle", "there"], ["--bundle"]),
-        (["migrate", ".", "--format", "fast"], ["'fast'", "sarif"]),
+        (["migrate", ".", "--format", "fast"], ["'fast'", "github"]),
         (["grade", "lab01", "--workers", "2", "--scheduler", "tcp://a:1"], ["--workers", "--scheduler"]),
     ],
     ids=" ".join,

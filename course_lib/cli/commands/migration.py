@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from course_lib import __version__
 from course_lib.cli.commands.options import AsJson, show
 
 
@@ -25,9 +24,7 @@ def migrate(
     ] = "11.4",
     output: Annotated[
         str,
-        typer.Option(
-            "--format", help="table, lines, json, sarif or github; default: table, lines in a pipe", show_default=False
-        ),
+        typer.Option("--format", help="table, lines, json or github; default: table, lines in a pipe", show_default=False),
     ] = "",
     exclude: Annotated[
         list[str] | None, typer.Option(help="leave out what matches in folders: third_party, 'docs/*.md'; may be repeated")
@@ -37,7 +34,7 @@ def migrate(
     """Find names that TensorRT removed, deprecated, ignores or never had, and their replacements.
 
     Formats: table is for reading. lines has one finding per line, "path:line: severity name: advice", for editors and grep. json is
-    one document. sarif is a SARIF 2.1.0 log, for code scanning. github is annotations for a workflow of GitHub Actions.
+    one document. github is annotations for a workflow of GitHub Actions.
 
     The comment "# migrate: ignore" suppresses all findings of its line, "# migrate: ignore[BuilderFlag.FP16]" only that name.
 
@@ -54,8 +51,8 @@ def migrate(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     found = scan(paths, to, exclude or ())
-    if output in ("json", "sarif"):
-        show(True, report.document(found) if output == "json" else report.sarif(found, __version__))
+    if output == "json":
+        show(True, report.document(found))
     elif output == "table":
         for title, columns, rows in report.tables(found):
             console.table(title, columns, rows)
