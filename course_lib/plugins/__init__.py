@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from course_lib.plugins.aot_plugin import quick_attention
     from course_lib.plugins.compilers import compile_for_host, compile_with_nvcc
     from course_lib.plugins.cpp_plugin import build_plugin
-    from course_lib.plugins.launchers import Launcher, PycudaRope, RopeLibrary, cuda_launcher, host_launcher, rope_on_host
+    from course_lib.plugins.launchers import Launcher, RopeLibrary, cuda_launcher, host_launcher, rope_on_host
     from course_lib.plugins.onnx_op import expand_rope, rope_model, rope_node
     from course_lib.plugins.python_plugin import RopePlugin, register_rope, rope_plugin
     from course_lib.plugins.quick_plugin import quick_rope

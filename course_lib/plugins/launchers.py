@@ -1,4 +1,4 @@
-"""The RoPE kernel as one call, from a compiled library (for the host or a GPU) or compiled by pycuda at run time."""
+"""The RoPE kernel as one call, from a library that is compiled for the host or for a GPU."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from course_lib.errors import BackendUnavailable, EngineError
-from course_lib.plugins.compilers import FOLDER, SOURCE, compile_for_host, compile_with_nvcc, nvcc
+from course_lib.errors import EngineError
+from course_lib.plugins.compilers import compile_for_host, compile_with_nvcc
 from course_lib.plugins.reference import check_shapes
 
 DTYPES = ("float32", "float16", "bfloat16")  # in the order of RopeType in rope.h
 VECTOR_BYTES = 16
-BLOCK_THREADS = 512  # at most
 
 Shape = Sequence[int]  # batch, sequence, heads, head size
 
@@ -64,65 +63,11 @@ class RopeLibrary:
         return tuple(six[:3]), tuple(six[3:])
 
 
-class PycudaRope:
-    """The same source, compiled by pycuda in the running process; a pycuda context must be current.
-
-    pycuda launches only on its own `Stream` objects and cannot use other streams, so this class is for programs
-    that own their stream. A plugin receives the stream's number from TensorRT and uses a `RopeLibrary`.
-    """
-
-    def __init__(self) -> None:
-        try:
-            from pycuda.compiler import SourceModule
-        except ImportError:
-            raise BackendUnavailable("compiling at run time needs pycuda: pip install pycuda") from None
-        self._module = SourceModule(pycuda_source(), **pycuda_options())
-
-    def __call__(
-        self, dtype: str, x: int, cos: int, sin: int, y: int, shape: Shape, *, interleaved: bool = False, stream: Any = None
-    ) -> None:
-        """Rotate as `Launcher` does, but on a `pycuda.driver.Stream`; None is the default stream."""
-        if not np.prod(shape):
-            return
-        width = vector_width(dtype, (x, cos, sin, y), shape[3])
-        kernel = self._module.get_function(kernel_name(dtype, interleaved=interleaved, width=width))
-        kernel.prepare("PPPPiiii")
-        grid, block = geometry(shape, width)
-        kernel.prepared_async_call(grid, block, stream, x, cos, sin, y, *shape)
-
-
-def pycuda_source() -> str:
-    """The CUDA C++ that pycuda compiles: the same source, whose header it finds through `pycuda_options`."""
-    return SOURCE.read_text(encoding="utf-8")
-
-
-def pycuda_options() -> dict[str, object]:
-    """Arguments of ``pycuda.compiler.SourceModule`` in addition to the source."""
-    # pycuda would wrap the source into extern "C", which templates do not allow; the kernels have plain names of their own
-    return {"nvcc": nvcc(), "options": ["-std=c++17", "-O3"], "no_extern_c": True, "include_dirs": [str(FOLDER)]}
-
-
-def kernel_name(dtype: str, *, interleaved: bool, width: int) -> str:
-    """The entry point in the compiled module."""
-    return f"rope_{DTYPES[_type_number(dtype)]}_{'interleaved' if interleaved else 'halves'}_{'scalar' if width == 1 else 'vector'}"
-
-
 def vector_width(dtype: str, addresses: Sequence[int], head_size: int) -> int:
     """The number of values that a thread may load at once: 16 bytes if every address allows it, otherwise one value."""
     width = VECTOR_BYTES // (4 if dtype == "float32" else 2)
     aligned = all(address % VECTOR_BYTES == 0 for address in addresses) and head_size // 2 % width == 0
     return width if aligned else 1
-
-
-def geometry(shape: Shape, width: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Grid and block, as `rope_geometry` in `rope/rope.cu` chooses them."""
-    batch, sequence, heads, head_size = shape
-    threads = BLOCK_THREADS if width == 4 else BLOCK_THREADS // 2
-    lanes = min(-(-(head_size // 2) // width), threads)
-    rows = threads // lanes
-    heads_at_once = -(-heads // -(-heads // rows))
-    positions = min(rows // heads_at_once, 64, sequence)
-    return (-(-sequence // positions), min(batch, 65535), 1), (lanes, heads_at_once, positions)
 
 
 @cache

@@ -21,7 +21,7 @@ import torch
 import course_lib
 from course_lib.engines import split_target
 from course_lib.errors import BackendUnavailable
-from course_lib.plugins import PycudaRope, RopeLibrary, build_plugin, compilers, cuda_launcher, rope_model, rope_tables
+from course_lib.plugins import RopeLibrary, build_plugin, compilers, cuda_launcher, rope_model, rope_tables
 from course_lib.plugins.cpp_plugin import tensorrt_major
 from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
 from tests.plugins.rope_cases import DTYPES, Case, excess, make_case, random_shapes
@@ -78,18 +78,6 @@ def test_memory_that_is_not_aligned_for_vectors(launch, dtype):
     for which in range(4):
         offsets = tuple((case.x.itemsize if which in (0, 3) else 4) if i == which else 0 for i in range(4))
         assert excess(rotate(case, launch, offsets=offsets), case) <= 1
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_pycuda_compiles_the_same_source(dtype):
-    pytest.importorskip("pycuda")
-    from course_lib.engines.backends.tensorrt.memory import cuda
-
-    cuda()
-    pycuda_rope = PycudaRope()
-    for shape in ((2, 17, 3, 64), (1, 9, 33, 66)):
-        case = make_case(shape, dtype, interleaved=True, seed=2)
-        assert excess(rotate(case, pycuda_rope, stream=None), case) <= 1
 
 
 def _exact(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from course_lib.errors import BackendUnavailable, BuildError, EngineError
 from course_lib.plugins import compilers, host_launcher, rope_on_host, rope_tables
-from course_lib.plugins.launchers import geometry, vector_width
+from course_lib.plugins.launchers import vector_width
 from tests.plugins.rope_cases import DTYPES, Case, excess, make_case, random_shapes
 
 SHAPES = random_shapes(60, seed=20, largest=60_000)
@@ -78,11 +78,10 @@ def test_every_float16_and_bfloat16_survives() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 4, 8])
-def test_python_and_the_source_agree_on_grid_and_block(width: int) -> None:
+def test_a_launch_keeps_cudas_limits(width: int) -> None:
     shapes = [*SHAPES, (1, 1, 32, 128), (8, 4096, 32, 128), (70_000, 3, 5, 64), (1, 1 << 30, 1, 2), (1, 1, 1 << 30, 2)]
     for shape in shapes:
-        grid, block = geometry(shape, width)
-        assert (grid, block) == host_launcher().geometry(shape, width)
+        grid, block = host_launcher().geometry(shape, width)
         assert 1 <= np.prod(block) <= (512 if width == 4 else 256) and block[2] <= 64 and grid[1] <= 65535 and grid[0] < 2**31
 
 

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from course_lib.plugins import compile_with_nvcc, compilers
-from course_lib.plugins.launchers import DTYPES, kernel_name, pycuda_options, pycuda_source
+from course_lib.plugins.launchers import DTYPES
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_120")
-KERNELS = {kernel_name(d, interleaved=i, width=w): (d, w) for d in DTYPES for i in (False, True) for w in (1, 8)}
+KERNELS = {
+    f"rope_{dtype}_{pairs}_{kind}": (dtype, width)
+    for dtype in DTYPES
+    for pairs in ("halves", "interleaved")
+    for kind, width in (("scalar", 1), ("vector", 8))
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def test_all_architectures_without_a_warning(nvcc: str, tmp_path: Path, monkeypa
     assert all(name.encode() in library for name in KERNELS)
 
 
-def test_the_kernels_have_the_names_that_pycuda_asks_for(ptx: dict[str, str]) -> None:
+def test_every_kernel_has_a_plain_name(ptx: dict[str, str]) -> None:
     assert set(ptx) == set(KERNELS) and len(KERNELS) == 12
 
 
@@ -57,17 +62,3 @@ def test_no_memory_is_touched_before_the_wait(ptx: dict[str, str], name: str) ->
     before, _, after = ptx[name].partition("griddepcontrol.wait")
     touched = re.compile(r"\b(ld|st)\.global")
     assert not touched.search(before) and touched.search(after)
-
-
-# ---- pycuda
-
-
-def test_what_pycuda_is_given_compiles_as_pycuda_compiles_it(nvcc: str, tmp_path: Path) -> None:
-    options = pycuda_options()
-    assert options["no_extern_c"]
-    source = tmp_path / "kernel.cu"
-    source.write_text(pycuda_source())
-    folders = [f"-I{folder}" for folder in options["include_dirs"]]
-    command = [options["nvcc"], "--cubin", *options["options"], "-arch", "sm_90", *folders, "kernel.cu"]
-    subprocess.run(command, check=True, cwd=tmp_path)
-    assert all(name.encode() in (tmp_path / "kernel.cubin").read_bytes() for name in KERNELS)

@@ -16,7 +16,7 @@
 // matters. Hence three rules, each visible below: every thread moves 16 bytes at a time, neighboring threads touch
 // neighboring bytes, and a thread loads its cosines and sines once and keeps them in registers for every head that it turns.
 //
-// This file is compiled three ways: by nvcc into a library, by pycuda at run time, and by a host compiler, for which
+// This file is compiled two ways: by nvcc into a library, and by a host compiler, for which
 // cuda_on_host.h plays the part of CUDA, so that the very same lines are tested on a machine without a GPU.
 
 #ifdef ROPE_ON_HOST
@@ -141,7 +141,7 @@ __device__ void rotate(const T* __restrict__ x, const float* __restrict__ cos, c
 
 }  // namespace
 
-// ---- Entry points: one kernel a type, a convention and a width. Plain C names, so that pycuda finds them in a module.
+// ---- Entry points: one kernel a type, a convention and a width. Plain C names, which profilers show.
 
 // clang-format off
 #define ROPE_KERNEL(NAME, T, WIDTH, INTERLEAVED)                                                                              \
