@@ -15,8 +15,8 @@ from benchmarks.headline.material import frames, inputs_file
 from course_lib.benchmark import Comparison, compare
 from course_lib.engines import split_target
 from course_lib.errors import CourseError, EngineError, WorkerDied
-from course_lib.labs.lab15_capstone.boxes import detections, quality
-from course_lib.labs.lab15_capstone.given import Settings
+from course_lib.labs.lab15_capstone.boxes import quality
+from course_lib.labs.lab15_capstone.given import Settings, detections
 
 _FRAMES = 64  # that the detector's accuracy is taken on
 

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 import torch
 
-from course_lib.labs.lab15_capstone.boxes import detections, quality
-from course_lib.labs.lab15_capstone.given import Settings
+from course_lib.labs.lab15_capstone.boxes import quality
+from course_lib.labs.lab15_capstone.given import Settings, detections
 from course_lib.models import detector, export_onnx, video, weights
 from course_lib.models.digit_video import SIDE, prepared
 from docs.make_checkpoints import train_detector

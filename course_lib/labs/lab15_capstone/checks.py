@@ -2,20 +2,95 @@
 
 from __future__ import annotations
 
+import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 from course_lib.benchmark import Interval
+from course_lib.engines import ModelSource, Plan
+from course_lib.labs.framework import lowering
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, open_without_reference, reaches_threshold
-from course_lib.labs.framework.reference import absent
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.task import TOO_FEW
-from course_lib.labs.lab15_capstone import reference
-from course_lib.labs.lab15_capstone.trial import BUDGET, PARTIAL_BUDGET, SLOW, PipelineWork, Trial
+from course_lib.labs.framework.work import Work, step
+from course_lib.labs.lab15_capstone import given, reference
+from course_lib.labs.lab15_capstone.given import Settings
+from course_lib.labs.lab15_capstone.pipeline import Subject, record
+from course_lib.labs.lab15_capstone.trial import BUDGET, PARTIAL_BUDGET, REFERENCE_SETTINGS, SLOW, Trial
+from course_lib.models.digit_video import video
 
 FULL_AP, PARTIAL_AP = 0.94, 0.82  # of the given detector's mean average precision on the same frames, with its whole curve
 FULL_FALSE, PARTIAL_FALSE = 0.5, 0.85  # of the share of false boxes in that curve
 FULL_LOST, PARTIAL_LOST = 0.01, 0.05  # share of the frames that were sent to the detector
+FRAMES = 1000
+_FRAME_S = 0.03  # what all detectors and passes take for a frame, on a CPU
+_EVERY_OF_FIRST = 4  # of the first version only the median time of a call is used: a part of the frames will do
 _MANY_OVERLAP, _STRICT = 0.8, 0.5  # settings from which they are the most likely cause
+
+
+class PipelineWork(Work):
+    """A submission of lab 15: its settings, and one trial that all tasks share."""
+
+    frames = FRAMES
+
+    @step
+    def settings(self) -> Settings:
+        """``settings.toml``."""
+        return Settings.load(self.folder / given.FILE)
+
+    @step
+    def trial(self) -> Trial:
+        """The submission, the reference, the first version and PyTorch's detector on a new video, in turn.
+
+        Raises:
+            RecipeError, BuildError: a file is missing or rejected.
+            EngineError: the engine rejects the frames, or answers with something else than detections.
+        """
+        examiner, settings, plan = self.examiner, self.settings, self.plan
+        scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
+        examiner.begins(f"detect, latency and frames: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
+        started = self.closing.enter_context
+        yours = started(examiner.engine(lowering.runnable(self.graph, self.files[1], examiner, plan)))
+        eager = started(examiner.baseline(ModelSource("course_lib.models:detector")))
+        with ours():
+            theirs, first = (
+                started(examiner.reference(plan)) for plan in (_reference(examiner), _as_exported(given.FIRST.size, examiner))
+            )
+        subjects = {
+            "eager": Subject(eager, given.WHOLE_CURVE),
+            "first": Subject(first, given.FIRST.model_copy(update={"every": _EVERY_OF_FIRST})),
+            "reference": Subject(theirs, REFERENCE_SETTINGS),
+            "yours": Subject(yours, settings),
+        }
+        recordings = examiner.measured(
+            lambda: record(subjects, scenes, lambda recordings: decided(Trial(scenes, settings, recordings)))
+        )
+        trial = Trial(scenes, settings, recordings)
+        self.figures |= trial.figures()
+        return trial
+
+
+@lru_cache(maxsize=1)
+def _reference(examiner: Examiner) -> Plan:
+    """The reference's plan. Where it is absent, the given detector takes its place."""
+    if absent(reference):
+        return _as_exported(REFERENCE_SETTINGS.size, examiner)
+    with tempfile.TemporaryDirectory() as scratch:
+        reference.write(Path(scratch))
+        return lowering.runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
+
+
+@lru_cache(maxsize=2)
+def _as_exported(size: int, examiner: Examiner) -> Plan:
+    """The given detector as the lab shows it, without other changes. The service starts from it at 160 pixels."""
+    with tempfile.TemporaryDirectory() as scratch:
+        model = Path(scratch, "model.onnx")
+        model.write_bytes(given.exported(size).SerializeToString())
+        return examiner.runnable(model, given.recipe(size, "fp32"))
 
 
 def detect(work: PipelineWork) -> Iterator[Criterion]:

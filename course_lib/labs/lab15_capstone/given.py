@@ -1,9 +1,10 @@
-"""What lab 15 starts from: the pipeline's settings, the given detector as exported, the first version, and frames for calibration."""
+"""What lab 15 starts from: settings, the given detector, the first version, frames for calibration, and how boxes are read."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +25,8 @@ _Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Channel = Annotated[int, Field(ge=0, lt=1000)]
 OPSET = 17  # the newest that every builder of the course reads, and exported within a second
 _SEED, _FRAMES = 9, 128
+CANDIDATES = 200  # boxes per frame, the best ones, that are compared with one another: an answer of thousands costs no more
+SHOWN = 50  # boxes per frame at most
 
 
 class Settings(BaseModel):
@@ -121,3 +124,84 @@ def calibration_frames(side: int) -> np.ndarray:
     """Frames of a video that the examiner does not use, prepared for a detector: float32 ``(128, 1, side, side)``, 0 to 1."""
     frames = itertools.islice(video(_SEED, split="train", scene_frames=1), _FRAMES)
     return prepared(np.stack([frame.image for frame in frames]), side)
+
+
+# ---- the pipeline's last step, which is the same for all learners
+
+
+@dataclass(frozen=True)
+class Detections:
+    """The detections in one frame, best first.
+
+    Attributes:
+        boxes: float64 ``(n, 4)``: center x, center y, width and height in pixels of the frame.
+        scores: float64 ``(n,)``, in [0, 1].
+        classes: int64 ``(n,)``, 0-9.
+    """
+
+    boxes: np.ndarray
+    scores: np.ndarray
+    classes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+NOTHING = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+
+
+def detections(answer: np.ndarray, settings: Settings, *, scale: float) -> list[Detections]:
+    """The displayed detections for each frame of a batch.
+
+    Args:
+        answer: ``(N, 4 + classes, cells)``: center x, center y, width, height in pixels of the input, then a score for each class.
+        settings: confidence, overlap and classes are used.
+        scale: pixels of the frame for one of the input.
+
+    Raises:
+        EngineError: the answer has another layout.
+    """
+    rows = 5 + max(settings.classes)
+    if answer.ndim != 3 or answer.shape[1] < rows or not answer.shape[2] or answer.dtype.kind != "f":
+        raise EngineError(
+            f"the detector answers with {answer.dtype} of shape {answer.shape}, expected floats (N, 4 + classes, cells) "
+            f"with at least {rows} rows"
+        )
+    return [_shown(frame, settings, scale) for frame in answer]
+
+
+def _shown(answer: np.ndarray, settings: Settings, scale: float) -> Detections:
+    """One frame. A cell gives one box, of its best class. Invalid boxes, such as those with NaN, are not shown."""
+    scores = answer[4:][settings.classes]
+    with np.errstate(invalid="ignore"):
+        candidates = np.flatnonzero(scores.max(axis=0) >= settings.confidence)
+    scores = scores[:, candidates].astype(np.float64)
+    boxes = scale * answer[:4, candidates].T.astype(np.float64)
+    sound = np.isfinite(boxes).all(1) & (boxes[:, 2:] > 0).all(1) & np.isfinite(scores).all(0)
+    boxes, scores = boxes[sound], scores[:, sound]
+    best = scores.max(axis=0, initial=0)
+    order = np.argsort(-best, kind="stable")[:CANDIDATES]
+    found = Detections(boxes[order], best[order], scores[:, order].argmax(axis=0))
+    kept = _not_suppressed(found, settings.overlap)[:SHOWN]
+    return Detections(found.boxes[kept], found.scores[kept], found.classes[kept])
+
+
+def _not_suppressed(found: Detections, overlap: float) -> list[int]:
+    """Indices that greedy non-maximum suppression keeps, class by class, best first."""
+    rivals = (iou(found.boxes, found.boxes) > overlap) & (found.classes[:, None] == found.classes)
+    free = np.ones(len(found), dtype=bool)
+    kept = []
+    for index in range(len(found)):
+        if free[index]:
+            kept.append(index)
+            free &= ~rivals[index]
+    return kept
+
+
+def iou(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Intersection over union of every pair of boxes, ``(n, 4)`` and ``(m, 4)`` to ``(n, m)``."""
+    ours, theirs = ours[:, None], theirs[None]
+    low = np.maximum(ours[..., :2] - ours[..., 2:] / 2, theirs[..., :2] - theirs[..., 2:] / 2)
+    high = np.minimum(ours[..., :2] + ours[..., 2:] / 2, theirs[..., :2] + theirs[..., 2:] / 2)
+    inside = np.clip(high - low, 0, None).prod(axis=2)
+    return inside / (ours[..., 2:].prod(axis=2) + theirs[..., 2:].prod(axis=2) - inside)

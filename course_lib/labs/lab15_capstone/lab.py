@@ -11,7 +11,7 @@ from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.framework.task import Task
 from course_lib.labs.lab15_capstone import checks, given, reference
-from course_lib.labs.lab15_capstone.trial import PipelineWork, Trial
+from course_lib.labs.lab15_capstone.trial import Trial
 
 
 class Capstone(Lab):
@@ -46,11 +46,9 @@ class Capstone(Lab):
         """The given detector, one frame per call, in INT8 if the machine is faster with it."""
         reference.write(folder)
 
-    def work(self, folder: Path, examiner: Examiner) -> PipelineWork:
+    def work(self, folder: Path, examiner: Examiner) -> checks.PipelineWork:
         """One trial that all tasks share."""
-        work = PipelineWork(self, folder, examiner)
-        work.decided = checks.decided
-        return work
+        return checks.PipelineWork(self, folder, examiner)
 
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:
         """A learner's trial: the same run on a shorter video, and the plan that was built.

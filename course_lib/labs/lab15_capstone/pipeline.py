@@ -15,8 +15,7 @@ import numpy as np
 from course_lib.benchmark.queueing import Answers
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.lab15_capstone.boxes import NOTHING, Detections, detections
-from course_lib.labs.lab15_capstone.given import Settings
+from course_lib.labs.lab15_capstone.given import NOTHING, Detections, Settings, detections
 from course_lib.models.digit_video import SIDE, Frame, prepared
 
 PASSES, MOST_PASSES = 2, 5  # the fastest of a frame's calls counts, so that no frame pays for a pause of the machine

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 
 from course_lib.benchmark import Interval
-from course_lib.engines import ModelSource, Plan
-from course_lib.labs.framework import lowering
-from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.reference import absent, ours
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.reference import absent
 from course_lib.labs.lab15_capstone import given, reference
-from course_lib.labs.lab15_capstone.boxes import Detections, Quality, quality, resampled
-from course_lib.labs.lab15_capstone.given import Settings
-from course_lib.labs.lab15_capstone.pipeline import Recording, Replay, Subject, record, replay
-from course_lib.models.digit_video import Frame, video
+from course_lib.labs.lab15_capstone.boxes import Quality, quality, resampled
+from course_lib.labs.lab15_capstone.given import Detections, Settings
+from course_lib.labs.lab15_capstone.pipeline import Recording, Replay, replay
+from course_lib.models.digit_video import Frame
 
 # The sandbox and the learner's bundle do not have the reference: there the given detector takes its place.
 REFERENCE_SETTINGS: Settings = given.WHOLE_CURVE if absent(reference) else reference.SETTINGS
@@ -33,11 +26,7 @@ OF_REFERENCE, OF_SLOW = 1.4, 0.85
 WORTH_GRADING = 1.15
 BUDGET, PARTIAL_BUDGET = 1.5, 3.0  # periods from a frame's arrival to its boxes, for all points and for half of them
 SLOW = ("eager", "first")
-GIVEN = ModelSource("course_lib.models:detector")
-FRAMES = 1000
 _RESAMPLES = 200
-_FRAME_S = 0.03  # what all detectors and passes take for a frame, on a CPU
-_EVERY_OF_FIRST = 4  # of the first version only the median time of a call is used: a part of the frames will do
 
 
 @dataclass(frozen=True)
@@ -176,68 +165,3 @@ def _blocks(n: int, block: int) -> list[np.ndarray]:
 def _interval(value: float, drawn: list[float], unit: float = 1.0) -> Interval:
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Interval(unit * value, unit * min(float(low), value), unit * max(float(high), value))
-
-
-class PipelineWork(Work):
-    """A submission of lab 15: its settings, and one trial that all tasks share."""
-
-    frames = FRAMES
-    decided: Callable[[Trial], bool] = staticmethod(lambda trial: True)
-
-    @step
-    def settings(self) -> Settings:
-        """``settings.toml``."""
-        return Settings.load(self.folder / given.FILE)
-
-    @step
-    def trial(self) -> Trial:
-        """The submission, the reference, the first version and PyTorch's detector on a new video, in turn.
-
-        Raises:
-            RecipeError, BuildError: a file is missing or rejected.
-            EngineError: the engine rejects the frames, or answers with something else than detections.
-        """
-        examiner, settings, plan = self.examiner, self.settings, self.plan
-        scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
-        examiner.begins(f"detect, latency and frames: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
-        started = self.closing.enter_context
-        yours = started(examiner.engine(lowering.runnable(self.graph, self.files[1], examiner, plan)))
-        eager = started(examiner.baseline(GIVEN))
-        with ours():
-            theirs, first = (started(examiner.reference(plan)) for plan in (_reference(examiner), _first(examiner)))
-        subjects = {
-            "eager": Subject(eager, given.WHOLE_CURVE),
-            "first": Subject(first, given.FIRST.model_copy(update={"every": _EVERY_OF_FIRST})),
-            "reference": Subject(theirs, REFERENCE_SETTINGS),
-            "yours": Subject(yours, settings),
-        }
-
-        def decided(recordings: dict[str, Recording]) -> bool:
-            return self.decided(Trial(scenes, settings, recordings))
-
-        trial = Trial(scenes, settings, examiner.measured(lambda: record(subjects, scenes, decided)))
-        self.figures |= trial.figures()
-        return trial
-
-
-@lru_cache(maxsize=1)
-def _reference(examiner: Examiner) -> Plan:
-    """The reference's plan. Where it is absent, the given detector takes its place."""
-    if absent(reference):
-        return _as_exported(REFERENCE_SETTINGS.size, examiner)
-    with tempfile.TemporaryDirectory() as scratch:
-        reference.write(Path(scratch))
-        return lowering.runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
-
-
-@lru_cache(maxsize=1)
-def _first(examiner: Examiner) -> Plan:
-    """The version that the service starts from: exported as the lab shows it, without other changes."""
-    return _as_exported(given.FIRST.size, examiner)
-
-
-def _as_exported(size: int, examiner: Examiner) -> Plan:
-    with tempfile.TemporaryDirectory() as scratch:
-        model = Path(scratch, "model.onnx")
-        model.write_bytes(given.exported(size).SerializeToString())
-        return examiner.runnable(model, given.recipe(size, "fp32"))
