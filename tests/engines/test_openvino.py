@@ -201,13 +201,6 @@ def test_a_precision_that_it_does_not_know(small_onnx: Path) -> None:
 
 
 @needs_openvino
-@pytest.mark.parametrize("content", [b"", b"hello\n" * 99, b"\x00" * 500], ids=["empty", "text", "zeros"])
-def test_a_file_that_is_not_onnx(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(content)
-    _rejected(BuildError, ["not an ONNX model"], lambda: engines.build(tmp_path / "model.onnx", backend=OV))
-
-
-@needs_openvino
 @pytest.mark.parametrize(("operator", "domain"), [("Rope", "acme"), ("Det", "")])
 def test_an_operator_that_it_does_not_have(operator: str, domain: str, one_node: Callable[..., Any], tmp_path: Path) -> None:
     path = _save(one_node(operator, domain=domain, output=[4, 4]), tmp_path)

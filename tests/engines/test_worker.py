@@ -61,16 +61,6 @@ def test_an_error_is_an_answer_and_the_worker_goes_on(small_ort_plan: Plan) -> N
         assert worker.infer(IMAGE)["logits"].shape == (3, 10)
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "object"])
-def test_a_dtype_that_no_engine_takes_is_rejected_as_in_this_process(dtype: str, small_ort_plan: Plan) -> None:
-    with Worker() as worker:
-        worker.load(small_ort_plan)
-        with pytest.raises(EngineError) as raised:
-            worker.infer({"image": np.zeros((1, 1, 32, 32)).astype(dtype)})
-        assert type(raised.value) is EngineError and "dtype" in str(raised.value)
-        assert worker.infer(IMAGE)["logits"].shape == (3, 10), "the worker survived"
-
-
 def test_a_call_before_an_engine_is_loaded_is_an_error() -> None:
     with Worker() as worker:
         for ask in (worker.infer, worker.time_ms):
@@ -205,13 +195,8 @@ def test_a_worker_that_floods() -> None:
 
 NONSENSE = {
     "a huge message": "os.write(1, struct.pack('<Q', 2**63))",
-    "a huge array": "say(array([2**40]))",
-    "a negative shape": "say(array([-1]))",
     "an object array": "say(array([1], 'object'))",
-    "no arrays": "say({})",
-    "a list": "say([])",
     "not JSON": "say(b'hello')",
-    "nested brackets": "say(b'[' * 60000)",
 }
 
 
@@ -220,28 +205,15 @@ def test_a_worker_that_talks_nonsense(what: str) -> None:
     _dies(f"{NONSENSE[what]}; time.sleep(60)", CALLS["backends"])
 
 
-WRONG_ANSWERS = {
-    "backends": ["{}", "{'backends': 5}"],
-    "build": [
-        "{}",
-        "{'plan': 5}",
-        "{'plan': {}}",
-        "{'plan': {'layers': [], 'targets': [], 'notes': []}}",
-        "{'plan': {'layers': {'layers': [], 'operators': 'ab'}, 'targets': [], 'notes': []}}",
-        "{'plan': {'layers': {'layers': [{'inputs': 'ab'}]}, 'targets': [], 'notes': []}}",
-        "{'plan': {'layers': {'layers': []}, 'targets': [], 'notes': [], 'backend': 'x', 'surprise': 1}}",
-    ],
-    "load": [
-        "{}",
-        "{'inputs': 5, 'outputs': []}",
-        "{'inputs': [], 'outputs': [{}]}",
-        "{'inputs': [{'name': 'x', 'shape': 5, 'dtype': ''}], 'outputs': []}",
-    ],
-    "time": ["{}", "{'ms': 'soon'}", "{'ms': None}", "{'ms': [1]}"],
-}  # fmt: skip
+WRONG_ANSWERS = {  # `tests/fuzz` reads any plan and any message
+    "backends": "{'backends': 5}",
+    "build": "{'plan': {'layers': {'layers': []}, 'targets': [], 'notes': [], 'backend': 'x', 'surprise': 1}}",
+    "load": "{'inputs': [{'name': 'x', 'shape': 5, 'dtype': ''}], 'outputs': []}",
+    "time": "{'ms': 'soon'}",
+}
 
 
-@pytest.mark.parametrize(("call", "answer"), [(call, answer) for call, answers in WRONG_ANSWERS.items() for answer in answers])
+@pytest.mark.parametrize(("call", "answer"), WRONG_ANSWERS.items())
 def test_a_well_formed_answer_to_another_question(call: str, answer: str) -> None:
     data = "[{'name': 'data', 'dtype': 'uint8', 'shape': [0]}]"
     _dies(f"say({{**{answer}, 'arrays': {data}}}); time.sleep(60)", CALLS[call], "invalid answer")

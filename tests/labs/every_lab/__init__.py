@@ -1,1 +1,1 @@
-"""Tests that ask several labs the same: hostile answers, missing files, twenty gradings, bare interpreters, words of errors."""
+"""Tests that ask several labs the same: missing files, twenty gradings, bare interpreters, words of errors."""
