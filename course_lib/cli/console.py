@@ -95,18 +95,18 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     most = max(kernel.bytes for kernel in layer_table.kernels)
     for row, kernel in zip(rows, layer_table.kernels, strict=True):
         bar = "▆" * round(_BAR * kernel.bytes / most) if most and width >= _BARS else ""
-        row["bytes"] = f"{_size(kernel.bytes):>7} {bar}".rstrip() if kernel.bytes else ""
+        row["bytes"] = f"{size(kernel.bytes):>7} {bar}".rstrip() if kernel.bytes else ""
     columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
-        rows = _narrow([{**row, "types": _types(row)} for row in rows], width)
+        rows = _narrow(rows, width)
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
     print(layer_table.summary())
     if most:
-        size = _size(sum(kernel.bytes for kernel in layer_table.kernels))
+        moved = size(sum(kernel.bytes for kernel in layer_table.kernels))
         dynamic = " for N = 1 (batch 1)" * any("N" in row["shape"] for row in rows)
-        print(f"they read and write {size}{dynamic}, weights included")
+        print(f"they read and write {moved}{dynamic}, weights included")
     print(f"drawing: {drawing}" if drawing else "add --html FILE for the drawing, ONNX nodes and formats")
     for note in notes:
         print(f"note: {note}")
@@ -120,22 +120,14 @@ def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
     return [{**row, "kernel": _cut(row["kernel"], kernel), "operators": _cut(row["operators"], operators)} for row in rows]
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """A number of bytes with three digits, such as "2.49 MB"."""
     return f"{count / 1e6:.3g} MB" if count >= 999_500 else f"{count / 1e3:.3g} KB" if count >= 1000 else f"{count} B"
 
 
 def _cut(text: str, most: int) -> str:
     most = max(most, 8)
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _types(row: Mapping[str, str]) -> str:
-    """The types that a kernel reads, including weights, and the types that it writes if they differ."""
-    read, written = (
-        ", ".join(sorted({kind for key in keys for kind in row[key].split(", ") if kind}))
-        for keys in (("reads", "weights"), ("writes",))
-    )
-    return read if written in ("", read) else f"{read} to {written}"
 
 
 def bench(measured: Mapping[str, Any]) -> None:

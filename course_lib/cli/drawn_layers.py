@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from course_lib.cli import console
 from course_lib.engines import LayerTable
 from course_lib.grading.reports import pages
+from course_lib.style import breakable_html
 from course_lib.teaching.widgets import LayerViewer
 
 _COLUMNS = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
@@ -18,7 +20,7 @@ def layers_page(table: LayerTable, title: str) -> str:
     from markupsafe import Markup
 
     rows = [
-        [row["kernel"], kernel.bytes, *(row[column] for column in _COLUMNS[1:])]
+        [breakable_html(row["kernel"]), console.size(kernel.bytes), *(row[column] for column in _COLUMNS[1:])]
         for kernel, row in zip(table.kernels, table.rows(), strict=True)
     ]
     return pages.page(

@@ -126,10 +126,6 @@ def show(found: Blocks) -> None:
     for number, block in enumerate(found.blocks):
         if block.in_tensorrt:
             kernels = block.layers.rows()
-            shown = [
-                column
-                for column in ("kernel", "kind", "reads", "weights", "writes", "shape")
-                if any(r[column] for r in kernels)
-            ]
+            shown = [column for column in ("kernel", "kind", "types", "shape") if any(r[column] for r in kernels)]
             title = f"block {number}: {len(kernels)} kernels"
             console.table(title, shown, [[row[column] for column in shown] for row in kernels], one_line=True)

@@ -289,7 +289,7 @@ class LayerTable(Sequence[Layer]):
         )
 
     def rows(self) -> list[dict[str, str]]:
-        """One dict of short texts a kernel, for tables: kernel, kind, onnx, operators, reads, weights, writes, format."""
+        """One dict of short texts a kernel, for tables: kernel, kind, onnx, operators, reads, weights, writes, types, shape, format."""
 
         def types(tensors: Sequence[LayerTensor]) -> str:
             return ", ".join(sorted({dtype_name(t.dtype) for t in tensors if t.dtype}))
@@ -306,6 +306,9 @@ class LayerTable(Sequence[Layer]):
                 "reads": types(kernel.inputs),
                 "weights": types(kernel.weights),
                 "writes": types(kernel.outputs),
+                "types": " to ".join(
+                    dict.fromkeys(filter(None, (types((*kernel.inputs, *kernel.weights)), types(kernel.outputs))))
+                ),
                 "shape": shapes(kernel.outputs),
                 "format": ", ".join(sorted({t.format for t in kernel.outputs if t.format})),
             }

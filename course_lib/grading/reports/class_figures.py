@@ -92,5 +92,6 @@ def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
     axes.axhline(1, color="black", ls=":", lw=0.8)
     axes.set(xlabel=report.quality, ylabel="speed relative to the reference")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_title(f"{speeds.min():.2f} to {speeds.max():.2f} of the reference's speed")
+    ends = dict.fromkeys(f"{speed:.2f}" for speed in (speeds.min(), speeds.max()))  # one if both are printed alike
+    axes.set_title(f"{' to '.join(ends)} of the reference's speed")
     return drawn, f"Speed relative to the reference against {report.quality}. {'; '.join(names.values())}.", names

@@ -15,9 +15,9 @@ from course_lib.grading.judge.review import Cell, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import pages, speed_figure
 from course_lib.grading.reports.layer_feedback import LayerFeedback
-from course_lib.grading.reports.speed_figure import Ratio
 from course_lib.labs import Lab, Outcome
 from course_lib.labs.framework.task import grouped
+from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -94,21 +94,9 @@ def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:
     ratios = speed_figure.ratios(comparison, lab.speed)
     return {
         "figures": [pages.figure(*drawn) for drawn in (speed_figure.latencies(comparison), speed_figure.intervals(ratios))],
-        "boundaries": pages.table(
-            ("your speed", "measured", "part of the points from", "all points from", "the whole interval lies"),
-            map(_boundaries, ratios) if any(ratio.full is not None for ratio in ratios) else (),
-            caption="A tier is reached when the whole interval lies above its boundary, in every row.",
-        ),
+        "ratios": [speed_figure.sentence(ratio) for ratio in ratios],
         "rounds": len(comparison.measurements[comparison.baseline].latencies_ms),
     }
-
-
-def _boundaries(ratio: Ratio) -> tuple[str, ...]:
-    bounds = [(ratio.partial, "part of the points"), (ratio.full, "all points")]
-    passed = [name for bound, name in bounds if bound is not None and ratio.interval.low >= bound]
-    across = [name for bound, name in bounds if bound is not None and not ratio.interval.excludes(bound)]
-    where = f"across the boundary of {across[-1]}" if across else f"above that of {passed[-1]}" if passed else "below both"
-    return (f"against {ratio.over}", str(ratio.interval), f"{ratio.partial:g}", f"{ratio.full:g}", where)
 
 
 def _differences(layers: LayerFeedback) -> Markup:
@@ -126,5 +114,6 @@ def _differences(layers: LayerFeedback) -> Markup:
 
 
 def _kernels(table: LayerTable) -> Markup:
-    keys = ("kernel", "operators" if table.operators else "onnx", "reads", "weights", "writes", "shape", "format")
-    return pages.table(keys, [[row[key] for key in keys] for row in table.rows()], caption=f"{table.summary()}.")
+    keys = ("operators" if table.operators else "onnx", "types", "shape", "format")
+    rows = [[breakable_html(row["kernel"]), *(row[key] for key in keys)] for row in table.rows()]
+    return pages.table(("kernel", *keys), rows, caption=f"{table.summary()}.")

@@ -54,12 +54,25 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
     """The ratios with their 95 % intervals and where points begin, and the same in words."""
     figure = style.figure(0.8 + 0.9 * len(found), width=pages.FIGURE_WIDTH)
     _intervals(figure.add_subplot(), found)
-    return figure, " ".join(_sentence(ratio) for ratio in found)
+    return figure, " ".join(map(sentence, found))
 
 
-def _sentence(ratio: Ratio) -> str:
-    bounds = f"; partial points from {ratio.partial:g}, full points from {ratio.full:g}" if ratio.full is not None else ""
-    return f"Your speed divided by that of {ratio.over}: {ratio.interval}{bounds}."
+def sentence(ratio: Ratio) -> str:
+    """The ratio, where points begin, and what the whole interval reaches."""
+    text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{ratio.over}: {ratio.interval}."
+    if ratio.partial is None or ratio.full is None:
+        return text
+    bounds = ((ratio.partial, "part of the points"), (ratio.full, "all points"))
+    reached = [name for bound, name in bounds if ratio.interval.low >= bound]
+    across = [name for bound, name in bounds if not ratio.interval.excludes(bound)]
+    where = (
+        f"lies across the boundary of {across[-1]}"
+        if across
+        else f"is enough for {reached[-1]}"
+        if reached
+        else "is below both"
+    )
+    return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}: the whole interval {where}."
 
 
 def _distributions(axes: Axes, comparison: Comparison) -> None:
@@ -73,11 +86,16 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
         counts, _ = np.histogram(measured.latencies_ms, edges)
         axes.fill_between(edges[:-1], row, row + 0.62 * counts / max(counts.max(), 1), step="post", color=color, lw=0)
         axes.plot([measured.median_ms] * 2, [row, row + 0.66], lw=1.5, color="black")
-        beyond = int((measured.latencies_ms > edges[-1]).sum())
-        told = f"median {measured.median_ms:.3g} ms" + (f", {beyond} slower not drawn" if beyond else "")
-        axes.annotate(told, (1, row + 0.68), xycoords=("axes fraction", "data"), ha="right", fontsize=8)
+        side, shift = ("left", -2) if measured.median_ms < edges.mean() else ("right", 2)  # the label stays in the figure
+        place = measured.median_ms, row + 0.7
+        axes.annotate(f"median {measured.median_ms:.3g} ms", place, (shift, 0), textcoords="offset points", ha=side, fontsize=8)
+    beyond = int((everything > edges[-1]).sum())
     axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
-    axes.set(ylim=(-0.1, len(names) + 0.05), xlim=(edges[0], edges[-1]), xlabel="latency of one call (ms)")
+    axes.set(
+        ylim=(-0.1, len(names) + 0.05),
+        xlim=(edges[0], edges[-1]),
+        xlabel="latency of one call (ms)" + f"; {beyond} slower, not drawn" * bool(beyond),
+    )
     axes.set_title("How long a call takes")
 
 
