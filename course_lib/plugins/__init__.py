@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from course_lib._util.lazy_names import lazy
 
 if TYPE_CHECKING:
-    from course_lib.plugins.aot_plugin import quick_attention
     from course_lib.plugins.compilers import compile_for_host, compile_with_nvcc
     from course_lib.plugins.cpp_plugin import build_plugin
     from course_lib.plugins.launchers import Launcher, RopeLibrary, cuda_launcher, host_launcher, rope_on_host

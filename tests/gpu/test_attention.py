@@ -6,7 +6,6 @@ TensorRT is not needed. Where there are only torch, numpy, pytest and nvcc, leav
 
 from __future__ import annotations
 
-import ctypes
 import random
 
 import pytest
@@ -14,8 +13,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention as attend
 
 from course_lib.errors import BackendUnavailable
-from course_lib.plugins.aot_plugin import KERNEL, QUERIES, SHARED_BYTES, SOURCE, THREADS
-from course_lib.plugins.compilers import compile_to_ptx, compile_with_nvcc
+from course_lib.plugins.compilers import compile_with_nvcc
 from course_lib.plugins.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 
 pytestmark = pytest.mark.gpu
@@ -69,26 +67,6 @@ def test_whole_sequences(library: AttentionLibrary, causal: bool, scale: float) 
         stream = torch.cuda.current_stream().cuda_stream
         library(qkv.data_ptr(), out.data_ptr(), batch, sequence, heads, causal=causal, stream=stream)
         check(out, guard, formula(qkv, causal=causal))
-
-
-@pytest.mark.usefixtures("library")
-def test_the_ptx_of_the_quick_plugin() -> None:
-    """Launched by the driver as TensorRT does it: the input, the plugin's numbers, the output."""
-    driver, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
-    torch.manual_seed(0)
-    torch.cuda.synchronize()  # makes CUDA's context, if no test before did
-    assert driver.cuModuleLoadData(ctypes.byref(module), compile_to_ptx(SOURCE).encode()) == 0
-    assert driver.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL.encode()) == 0
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    for batch, sequence, heads in shapes(30, 700):
-        qkv = torch.randn(batch, sequence, heads, 3, HEAD_SIZE, device="cuda", dtype=torch.float16)
-        out, guard = guarded(batch, sequence, heads, HEAD_SIZE)
-        passed = ctypes.c_void_p(qkv.data_ptr()), ctypes.c_int(sequence), ctypes.c_int(heads), ctypes.c_void_p(out.data_ptr())
-        addresses = (ctypes.c_void_p * 4)(*map(ctypes.addressof, passed))
-        grid = -(-sequence // QUERIES), heads, batch
-        assert driver.cuLaunchKernel(kernel, *grid, THREADS, 1, 1, SHARED_BYTES, stream, addresses, None) == 0
-        check(out, guard, formula(qkv, causal=False))
-    assert driver.cuModuleUnload(module) == 0
 
 
 def test_one_token_and_a_cache(library: AttentionLibrary) -> None:

@@ -219,8 +219,6 @@ __device__ void attend(half const* qkv, half* out, int sequence, int heads) {
 
 }  // namespace
 
-// An engine that was built with the AOT quick plugin launches this entry by its name. TensorRT passes the inputs first, then the plugin's
-// numbers, then the outputs.
 extern "C" __global__ void __launch_bounds__(kThreads, 2) attentionKernel(half const* qkv, int sequence, int heads, half* out) {
   attend<false>(qkv, out, sequence, heads);
 }
