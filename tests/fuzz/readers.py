@@ -52,7 +52,6 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "a learner's id": _id,
         "a notebook": _notebook,
         "a verdict": _verdict,
-        "the journal": _journal,
     }
 
 
@@ -367,17 +366,3 @@ def _verdict() -> Reader:
 
     seeds = [json.dumps(signature.signed(one, key)).encode() for one in (known, raced)]
     return Reader(_from_file(read, "verdict.json"), seeds)
-
-
-def _journal() -> Reader:
-    from course_lib.grading.batch.archive import Selection
-    from course_lib.grading.batch.submission import Result
-
-    folder = Path(tempfile.mkdtemp(dir=_SCRATCH.name))
-    (folder / "a").write_text("x")
-    result = Result("lab01_first_engine", "ada", "d", Selection(folder).packed, {"lab": "x"}, {"timestamp": None}, "why")
-
-    def read(data: bytes) -> object:
-        return Result.from_bytes(data)
-
-    return Reader(read, [result.to_bytes()])

@@ -26,6 +26,11 @@ class Archive:
 
     content: bytes = field(repr=False)
 
+    @property
+    def packed(self) -> Archive:
+        """This archive, as a `Selection` has one."""
+        return self
+
     def copy_to(self, target: Path) -> None:
         """Write the files below `target` and replace existing ones."""
         with tarfile.open(fileobj=io.BytesIO(self.content)) as tar:

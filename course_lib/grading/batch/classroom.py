@@ -17,7 +17,7 @@ from course_lib._util import scratch
 from course_lib._util.files import remove_tree, write_atomically
 from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
-from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Archive, Selection
+from course_lib.grading.batch.archive import MOST_BYTES, MOST_FILES, Selection
 from course_lib.grading.batch.collection import collected, submission_folder
 from course_lib.grading.batch.grade import Grade, note
 from course_lib.grading.batch.intake import TIMESTAMP, Intake, id_problem, shown
@@ -130,8 +130,6 @@ class Classroom:
         with journal.held(), scratch.owned():
             jobs = self._jobs(lab, accepted, self._registered(lab), journal, errors, ended)
             for result in farm.graded(jobs, workers=workers, scheduler=scheduler):
-                if result.verdict and isinstance(result.files, Archive):
-                    journal.keep(result)  # from a process that has ended; in this one there is no gap
                 errors[result.student] = self._settled(lab, result, journal)
                 ended(result.student, self._grade(lab, result.student, errors[result.student]))
             journal.finish(accepted)
@@ -146,7 +144,7 @@ class Classroom:
         errors: dict[str, str],
         ended: Callable[[str, Grade | None], None],
     ) -> Iterator[Job]:
-        """The submissions that remain to be graded. Results of an interrupted batch are only recorded."""
+        """The submissions that remain to be graded."""
         batch = secrets.token_hex(8)
         for student in students:
             try:
@@ -160,10 +158,7 @@ class Classroom:
             notes = (f"the folder {shown(place)} was taken as {lab.name}",) if place not in (lab.name, student) else ()
             execution = self._settings["SandboxedExecute"]
             job = Job(lab.name, student, files, released, digest, problem, notes, self.trusted, self.examiner, execution, batch)
-            if kept := journal.kept(student, job.digest):
-                errors[student] = self._settled(lab, kept, journal)
-                ended(student, None)
-            elif (why := journal.recorded(student, job.digest)) is not None:
+            if (why := journal.recorded(student, job.digest)) is not None:
                 errors[student] = why
                 ended(student, None)
             else:
@@ -207,17 +202,14 @@ class Classroom:
         return error
 
     def _record(self, lab: Lab, result: Result) -> str:
-        """Write the files, the gradebook and the learner's pages; return what is wrong with a page, or "".
-
-        A repetition has the same result.
-        """
+        """Write the files, the gradebook and the learner's pages; return what is wrong with a page, or ""."""
         from course_lib.grading.integrity import signature
         from course_lib.grading.nbgrader import gradebook
 
         remove_tree(self.folder / GRADED / result.student / lab.name)
         result.files.copy_to(self.folder)
         verdict = Verdict.from_json(result.verdict)
-        provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result, verdict)}
+        provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result.student)}
         document = {**result.verdict, "provenance": provenance, "student": result.student}
         signed = signature.signed(document, signature.signing_key(self.folder))
         path = verdict_file(self.folder, result.student, lab)
@@ -251,18 +243,14 @@ class Classroom:
                 remove_tree(path)
         return f"nbgrader could not show the notebook ({failed}): there is no page" if failed else ""
 
-    def _previous(self, lab: Lab, result: Result, verdict: Verdict) -> dict[str, Any]:
+    def _previous(self, lab: Lab, student: str) -> dict[str, Any]:
         """The points of the grading before this one, for the provenance; empty if there is none."""
         try:
-            before = self.verdict(lab, result.student)
+            before = self.verdict(lab, student)
         except CourseError:  # the file was damaged
             return {}
         if before is None or before.fault:
             return {}
-        same = ("date", "seed")  # an interrupted batch records the same result again
-        if all(before.provenance.get(name) == verdict.provenance.get(name) for name in same):
-            earlier = before.provenance.get("previous")
-            return {"previous": earlier} if earlier else {}
         kept = {name: before.provenance.get(name) for name in ("date", "course", "commit")}
         return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
 

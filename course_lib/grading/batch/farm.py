@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from course_lib._util import scratch
 from course_lib._util.files import scratch_folder
+from course_lib.engines.cuda import driver
 from course_lib.errors import CourseError
 from course_lib.grading.batch.archive import Archive
 from course_lib.grading.batch.submission import Job, Result, examine
@@ -147,14 +147,6 @@ def _cluster(workers: int) -> SpecCluster:
 
 
 def gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; empty without nvidia-smi."""
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name]
-    try:
-        ran = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return ran.stdout.split() if ran.returncode == 0 else []
+    return list(driver.uuids()) if named is None else [name for name in named.split(",") if name]

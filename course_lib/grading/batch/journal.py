@@ -1,24 +1,23 @@
-"""The results of an unfinished batch on disk, so that it can continue after an interruption."""
+"""What an unfinished batch has recorded, on disk, so that it can continue after an interruption."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib._util.files import write_temporary
+from course_lib._util.files import write_atomically
 from course_lib.errors import CourseError
 from course_lib.grading.batch.submission import Result
 
 
 @dataclass(frozen=True)
 class Journal:
-    """A folder with a file for each submission: its result, until that is in the gradebook; then a mark, until the batch is done.
+    """A folder with a mark for each submission that is in the gradebook, until the batch is done.
 
     A submission is known by its digest: one that was changed in between is graded again.
     """
@@ -42,25 +41,13 @@ class Journal:
                 ) from None
             yield
 
-    def keep(self, result: Result) -> None:
-        """Write a result to disk before it is used."""
-        self._write(self._result(result.student), result.to_bytes())
-
-    def kept(self, student: str, digest: str) -> Result | None:
-        """The result of exactly this submission, if it was graded and not recorded."""
-        with contextlib.suppress(FileNotFoundError, CourseError):
-            result = Result.from_bytes(self._result(student).read_bytes())
-            return result if result.digest == digest else None
-        return None
-
     def mark(self, result: Result) -> None:
         """It is in the gradebook."""
-        self._write(self._mark(result.student), json.dumps([result.digest, result.error]).encode())
-        self._result(result.student).unlink(missing_ok=True)
+        write_atomically(self._mark(result.student), json.dumps([result.digest, result.error]).encode())
 
     def recorded(self, student: str, digest: str) -> str | None:
         """The `Result.error` of exactly this submission if it went into the gradebook in this batch, otherwise None."""
-        with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+        with contextlib.suppress(FileNotFoundError, ValueError):
             recorded, error = json.loads(self._mark(student).read_bytes())
             return str(error) if recorded == digest else None
         return None
@@ -69,13 +56,6 @@ class Journal:
         """End the batch. The next one grades all submissions again."""
         for student in students:
             self._mark(student).unlink(missing_ok=True)
-            self._result(student).unlink(missing_ok=True)
-
-    def _result(self, student: str) -> Path:
-        return self.folder / f"{student}.result"
 
     def _mark(self, student: str) -> Path:
         return self.folder / f"{student}.recorded"
-
-    def _write(self, target: Path, content: bytes) -> None:
-        os.replace(write_temporary(target, content), target)

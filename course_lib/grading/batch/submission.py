@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -14,7 +13,6 @@ import nbformat
 from course_lib import labs
 from course_lib._util.files import remove_tree
 from course_lib._util.plain_text import plain
-from course_lib.errors import CourseError
 from course_lib.grading.batch.archive import TIMES_UNPACKED, Archive, Selection
 from course_lib.grading.batch.arrangement import arrange
 from course_lib.grading.batch.intake import submission_time
@@ -62,7 +60,7 @@ class Job:
 
     def packed(self) -> Job:
         """The same for another process."""
-        return replace(self, files=_packed(self.files), released=_packed(self.released))
+        return replace(self, files=self.files.packed, released=self.released.packed)
 
 
 @dataclass(frozen=True)
@@ -88,29 +86,7 @@ class Result:
 
     def packed(self) -> Result:
         """The same for another process."""
-        return replace(self, files=_packed(self.files))
-
-    def to_bytes(self) -> bytes:
-        """The result as bytes for the journal; `from_bytes` reads them."""
-        head = {name: value for name, value in vars(self).items() if name != "files"}
-        return json.dumps(head).encode() + b"\n" + _packed(self.files).content
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Result:
-        """The result from the bytes of `to_bytes`.
-
-        Raises:
-            CourseError: the bytes are something else or incomplete.
-        """
-        head, _, files = content.partition(b"\n")
-        try:
-            return cls(**json.loads(head), files=Archive(files))
-        except (ValueError, TypeError, RecursionError):
-            raise CourseError("the result of a grading cannot be read") from None
-
-
-def _packed(files: Selection | Archive) -> Archive:
-    return files.packed if isinstance(files, Selection) else files
+        return replace(self, files=self.files.packed)
 
 
 def examine(job: Job, root: Path) -> Result:

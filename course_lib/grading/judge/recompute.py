@@ -60,10 +60,8 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
             yield "the examiner failed, so the verdict can hold no points"
         return
     listed = [outcome.task.id for outcome in verdict.outcomes]
-    if missing := [task for task in points if task not in listed]:
-        yield f"the tasks {', '.join(missing)} of {lab.name} are missing"
-    if twice := sorted({task for task in listed if listed.count(task) > 1}):
-        yield f"the tasks {', '.join(twice)} are listed more than once"
+    if sorted(listed) != sorted(points):
+        yield f"the verdict has the tasks {', '.join(listed)}, {lab.name} has {', '.join(points)}"
     for outcome in verdict.outcomes:
         task = outcome.task
         if points.get(task.id) != task.points:

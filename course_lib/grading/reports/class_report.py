@@ -148,12 +148,11 @@ def check_graded(lab: Lab, room: Classroom) -> None:
     Raises:
         CourseError: nothing.
     """
-    from nbgrader.api import Gradebook, MissingEntry
+    from nbgrader.api import MissingEntry
 
-    database = room.folder / "gradebook.db"
-    if database.is_file():
-        with Gradebook(f"sqlite:///{database}") as opened, suppress(MissingEntry):
-            if opened.assignment_submissions(lab.name):
+    if (room.folder / "gradebook.db").is_file():
+        with gradebook.opened(room.folder) as book, suppress(MissingEntry):
+            if book.assignment_submissions(lab.name):
                 return
     raise CourseError(f"nothing of {lab.name} was graded in {room.folder}: `course grade {lab.name}` comes first")
 
@@ -164,16 +163,14 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
     Raises:
         CourseError: nothing of this lab was graded here, or a verdict cannot be read.
     """
-    from nbgrader.api import Gradebook
-
     check_graded(lab, room)
-    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as opened:
-        rows = sorted(opened.assignment_submissions(lab.name), key=lambda one: one.student.id)
+    with gradebook.opened(room.folder) as book:
+        rows = sorted(book.assignment_submissions(lab.name), key=lambda one: one.student.id)
         verdicts = {one.student.id: room.verdict(lab, one.student.id) for one in rows}
         quality = _quality(filter(None, verdicts.values()))
         submissions = tuple(_submission(lab, one, verdicts[one.student.id], quality) for one in rows)
-        known = {student.id for student in opened.students}
-        unlisted = gradebook.unlisted(opened.students, [one.student for one in submissions])
+        known = {student.id for student in book.students}
+        unlisted = gradebook.unlisted(book.students, [one.student for one in submissions])
     graded = {one.student for one in submissions}
     intake = room.intake(lab)
     handed_in = set(intake.students)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib._util.files import write_atomically
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
+from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.labs import Lab
 
@@ -38,11 +38,10 @@ def export(form: str, lab: Lab, room: Classroom, report: ClassReport, target: Pa
 
 def _nbgrader(lab: Lab, room: Classroom, target: Path) -> None:
     """What ``nbgrader export`` writes, by nbgrader itself, for this lab alone. Who handed nothing in has 0 points there."""
-    from nbgrader.api import Gradebook
     from nbgrader.plugins import CsvExportPlugin
 
-    with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
-        CsvExportPlugin(to=str(target), assignment=[lab.name]).export(gradebook)
+    with gradebook.opened(room.folder) as book:
+        CsvExportPlugin(to=str(target), assignment=[lab.name]).export(book)
 
 
 def moodle(report: ClassReport) -> list[list[str]]:
@@ -77,8 +76,7 @@ def _points(one: Submission) -> str:
 
 
 def _name(one: Submission) -> str:
-    named: Sequence[str] = [part for part in (one.last_name, one.first_name) if part]
-    return ", ".join(named) or one.student
+    return ", ".join(filter(None, (one.last_name, one.first_name))) or one.student
 
 
 def _plain(text: str) -> str:
