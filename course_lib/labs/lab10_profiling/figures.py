@@ -41,7 +41,7 @@ def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, cou
 
 
 def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
-    """Milliseconds per scan in each range while serving, of several recordings of `lab10_service.record`, by name in the legend."""
+    """Milliseconds per scan in each range while serving, of several recordings of `lab10_service.record`, by name."""
     spent = {name: _innermost_ms(timeline) for name, timeline in timelines.items()}
     ranges = sorted({r for found in spent.values() for r in found}, key=lambda r: max(s.get(r, 0.0) for s in spent.values()))
     figure = style.figure(1.3 + 0.36 * len(ranges))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
-    """Draw rounding and clipping as a function on the left, and the gradient of `straight_through` from autograd on the right.
+    """Draw rounding and clipping as a function, and below it the gradient of `straight_through` from autograd.
 
     Args:
         amax: the largest represented magnitude.
@@ -39,18 +39,18 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     assert x.grad is not None
     values, rounded, gradient = x.detach().numpy(), y.detach().numpy(), x.grad.numpy()
     drawn = style.figure(4.6)
-    left, right = drawn.subplots(2, 1, sharex=True)
-    left.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
-    left.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
-    left.set(ylabel="value after rounding")
-    left.set_title("Forward: rounding steps, clipped at both ends", loc="left")
-    style.name_lines(left)
-    right.axhline(0, color=style.color(1), lw=1.8, label="true derivative")
-    right.plot(values, gradient, color=style.color(2), lw=1.8, label="straight-through")
+    above, below = drawn.subplots(2, 1, sharex=True)
+    above.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
+    above.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
+    above.set(ylabel="value after rounding")
+    above.set_title("Forward: rounding steps, clipped at both ends", loc="left")
+    style.name_lines(above)
+    below.axhline(0, color=style.color(1), lw=1.8, label="true derivative")
+    below.plot(values, gradient, color=style.color(2), lw=1.8, label="straight-through")
     cut = values[gradient == 0]
-    right.set(xlabel="value", ylabel="gradient that passes", ylim=(-0.15, 1.2))
-    right.set_title(f"Backward: cut below {cut[cut < 0].max():.2f} and above {cut[cut > 0].min():.2f}", loc="left")
-    style.name_lines(right)
+    below.set(xlabel="value", ylabel="gradient that passes", ylim=(-0.15, 1.2))
+    below.set_title(f"Backward: cut below {cut[cut < 0].max():.2f} and above {cut[cut > 0].min():.2f}", loc="left")
+    style.name_lines(below)
     return drawn
 
 
