@@ -35,6 +35,7 @@ from course_lib.grading.judge.health import Device
 from course_lib.grading.judge.judging import PATIENCE, provenance_of_machine
 from course_lib.labs import Examiner
 from course_lib.labs.framework import racing
+from course_lib.labs.framework.criteria import Tier
 from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.racing import Pace, Tiers
 from course_lib.labs.lab01_first_engine.checks import GIVEN, MIN_SQNR_DB
@@ -117,7 +118,7 @@ def grading(index: int, eager: TimedWorker, plan: Plan, truth: dict[str, float])
             asking = replace(examiner, measure_s=patience * examiner.measure_s)
             raced = racing.race(eager, reference, yours, images, tiers, asking, floor_db=MIN_SQNR_DB)
             tier = tiers.tier(raced.latencies())[0]
-            if tier != "inconclusive":
+            if tier != Tier.INCONCLUSIVE:
                 break
         naive = mean_ms({"eager": eager, "reference": reference}[about]) / mean_ms(yours)
     row = {
@@ -145,9 +146,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "gradings": len(rows),
         "margin": MARGIN,
-        "wrong_passes": sum(row["tier"] == "full" and not row["fast_enough"] for row in rows),
-        "wrong_fails": sum(row["tier"] in ("partial", "none") and row["fast_enough"] for row in rows),
-        "inconclusive": tiers["inconclusive"],
+        "wrong_passes": sum(row["tier"] == Tier.FULL and not row["fast_enough"] for row in rows),
+        "wrong_fails": sum(row["tier"] in (Tier.PARTIAL, Tier.NONE) and row["fast_enough"] for row in rows),
+        "inconclusive": tiers[Tier.INCONCLUSIVE],
         "naive_wrong_passes": sum(row["naive_passes"] and not row["fast_enough"] for row in rows),
         "naive_wrong_fails": sum(not row["naive_passes"] and row["fast_enough"] for row in rows),
         "median_seconds": statistics.median(row["seconds"] for row in rows),

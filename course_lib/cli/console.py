@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WIDE = 190  # columns from which every part of a layer table has room
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
 _INDENT = 6 * " "
-_COLORS = {"full": "green", "partial": "yellow", "inconclusive": "yellow"}
+_COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
 
 def _console() -> Console:
@@ -156,7 +156,7 @@ def outcomes(lab: Lab, examined: Examination) -> None:
 
     If one task was examined alone, the first and the last line say so: its points are not those of the lab.
     """
-    from course_lib.labs.framework.task import grouped
+    from course_lib.labs.framework.criteria import grouped
 
     out = _console()
     still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
@@ -179,7 +179,7 @@ def outcomes(lab: Lab, examined: Examination) -> None:
 
 def _earned(outcome: Outcome) -> str:
     """Points, mark and title of a task."""
-    color = _COLORS.get(outcome.tier, "red")
+    color = _COLORS.get(outcome.mark, "red")
     return f"[{color}]{outcome.points:g}/{outcome.task.points:g} {outcome.mark}[/] {escape(outcome.task.title)}"
 
 

@@ -17,7 +17,7 @@ from course_lib.engines import ModelSource, Plan, build, default_builder, defaul
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.self_check import check
 from course_lib.labs import Examiner
-from course_lib.labs.framework.answers import logits
+from course_lib.labs.framework.racing import logits
 from course_lib.recipe import Profile, Recipe
 
 WORK = "demo"

@@ -19,11 +19,11 @@ from course_lib._util.lazy_names import lazy
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
+    from course_lib.labs.framework.criteria import Outcome as Outcome
+    from course_lib.labs.framework.criteria import Task as Task
     from course_lib.labs.framework.examination import Examination as Examination
     from course_lib.labs.framework.examination import Examiner as Examiner
     from course_lib.labs.framework.lab import Lab as Lab
-    from course_lib.labs.framework.task import Outcome as Outcome
-    from course_lib.labs.framework.task import Task as Task
 
 __getattr__, __dir__, _lazy = lazy(__name__)
 __all__ = [*_lazy, "find", "names"]

@@ -174,7 +174,7 @@ def _(path: Path) -> object:
 
 @_file("a source", b"def f():\n    return '\xc3\xa9'\n")
 def _(path: Path) -> object:
-    from course_lib.labs.framework.submission_files import read_text
+    from course_lib.labs.framework.submission import read_text
 
     return read_text(path, 64 << 10)
 
@@ -271,8 +271,7 @@ def _plan() -> Reader:
 
 def _tuning() -> Reader:
     """What the functions of lab 03 return, each read as the answer of every function."""
-    from course_lib.labs.framework.isolation import read_hostile
-    from course_lib.labs.framework.runner import _read, case_criterion
+    from course_lib.labs.framework.runner import _read, case_criterion, read_hostile
     from course_lib.labs.lab03_tuning import checks
     from course_lib.labs.lab03_tuning.device import problem
 

@@ -18,8 +18,7 @@ from course_lib.engines import Layer, LayerTable, Plan
 from course_lib.errors import ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
-from course_lib.labs import Examiner
-from course_lib.labs.framework import withheld
+from course_lib.labs import Examiner, withheld
 from course_lib.labs.lab02_fusion import checks, given, reference
 from course_lib.labs.lab02_fusion.checks import NAMES, OPSET, FusionWork
 from course_lib.labs.lab02_fusion.given import Suspect, drawn, slow_classifier

@@ -15,8 +15,7 @@ import pytest
 
 from course_lib import labs
 from course_lib.engines import Compiler
-from course_lib.labs import Examiner
-from course_lib.labs.framework import withheld
+from course_lib.labs import Examiner, withheld
 from course_lib.labs.lab03_tuning import checks, figures, given, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
 from tests.labs.quick import check_solved, examined

@@ -20,11 +20,10 @@ from course_lib.engines import Layer, LayerTable, LayerTensor, build
 from course_lib.errors import BuildError, CourseError, ExaminerFault
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
-from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import withheld
+from course_lib.labs import Examination, Examiner, withheld
 from course_lib.labs.framework.criteria import HALF
 from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.framework.lowering import emulated
+from course_lib.labs.framework.onnx_model import emulated
 from course_lib.labs.lab04_mixed_precision import checks, given, reference
 from course_lib.labs.lab04_mixed_precision import kernels as lab04_kernels
 from course_lib.labs.lab04_mixed_precision.checks import Answers

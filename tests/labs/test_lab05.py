@@ -10,7 +10,7 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import EngineError
-from course_lib.labs.framework import withheld
+from course_lib.labs import withheld
 from course_lib.labs.framework.criteria import Criterion, holds, open_without_reference
 from course_lib.labs.lab05_calibration import checks, given, reference
 from course_lib.labs.lab05_calibration.checks import CalibrationWork, Quality

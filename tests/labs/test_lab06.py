@@ -13,7 +13,8 @@ import torch
 from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.errors import CourseError, ExaminerFault
-from course_lib.labs.framework import instance, runner, withheld
+from course_lib.labs import withheld
+from course_lib.labs.framework import runner, submission
 from course_lib.labs.lab06_qat import checks, figures, float_network, given, reference
 from course_lib.labs.lab06_qat.checks import QatWork, Recovered, Secret
 from course_lib.labs.lab06_qat.given import WEIGHTS
@@ -109,7 +110,7 @@ def test_an_interval_that_contains_the_bound_reaches_it():
     ],
 )
 def test_a_choice_that_cannot_be_read_is_named(task, answers, words, tmp_path):
-    instance.write(tmp_path / checks.CHOICES, made.LEARNER, **answers)
+    submission.write(tmp_path / checks.CHOICES, made.LEARNER, **answers)
     outcome = examined(LAB, tmp_path, task, Quick(seed=3))
     assert outcome.tier == "none" and words in outcome.message and outcome.hint, outcome
 
@@ -122,7 +123,7 @@ def test_a_file_of_another_form_is_named(text, words, tmp_path):
 
 def test_a_friends_network_is_wrong_under_another_id(tmp_path):
     made.save_trained(partial(reference.trained, made.LEARNER, learned_scales=False), tmp_path)
-    instance.write(tmp_path / checks.CHOICES, "ben")
+    submission.write(tmp_path / checks.CHOICES, "ben")
     assert examined(LAB, tmp_path, "recover", Quick(seed=3)).points == 0
 
 

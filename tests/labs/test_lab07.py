@@ -15,9 +15,8 @@ from course_lib.benchmark import Comparison, Measurement
 from course_lib.engines import build, load
 from course_lib.errors import EngineError
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import instance
-from course_lib.labs.framework.criteria import NO_REFERENCE
-from course_lib.labs.framework.task import NOT_EXAMINED
+from course_lib.labs.framework import submission
+from course_lib.labs.framework.criteria import NO_REFERENCE, NOT_EXAMINED
 from course_lib.labs.lab07_dynamic_shapes import checks, figures, given, reference
 from course_lib.labs.lab07_dynamic_shapes.checks import RECIPE, SEARCH, Service
 from course_lib.labs.lab07_dynamic_shapes.given import FILE, LARGEST, Habits, profile, recipe
@@ -234,7 +233,7 @@ def test_a_friends_recipe_is_not_the_cheapest_under_another_id(folder):
 
 
 def test_without_an_id_an_instructor_decides(folder):
-    instance.write(folder / FILE, "")
+    submission.write(folder / FILE, "")
     (outcome,) = examine(folder, "cost").outcomes
     assert outcome.tier != "none" or outcome.code == NOT_EXAMINED
 

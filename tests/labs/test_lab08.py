@@ -12,9 +12,8 @@ import pytest
 
 from course_lib import labs
 from course_lib.errors import EngineError, ExaminerFault
-from course_lib.labs import Examiner
-from course_lib.labs.framework import withheld
-from course_lib.labs.framework.task import Outcome
+from course_lib.labs import Examiner, withheld
+from course_lib.labs.framework.criteria import Outcome
 from course_lib.labs.lab08_plugin import checks, given, reference
 from course_lib.labs.lab08_plugin.figures import sectors_figure
 from course_lib.labs.lab08_plugin.given import ACCESS, WARP, Rotation, Run, requests, traffic

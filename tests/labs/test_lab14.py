@@ -12,8 +12,8 @@ from course_lib import labs
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import CourseError, ExaminerFault
-from course_lib.labs import Examiner
-from course_lib.labs.framework import instance, withheld
+from course_lib.labs import Examiner, withheld
+from course_lib.labs.framework import submission
 from course_lib.labs.lab14_four_bits import checks, figures, given, reference
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork, Kernels
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Half, Int4, fp8
@@ -72,7 +72,7 @@ def test_what_is_packed_is_what_onnx_reads():
 
 def test_a_friends_files_are_wrong_under_another_id(tmp_path):
     made.other_forms(tmp_path)
-    instance.write(tmp_path / checks.LEARNER, "ben")
+    submission.write(tmp_path / checks.LEARNER, "ben")
     outcomes = {one.task.id: one for one in LAB.examine(tmp_path, Quick(seed=5)).outcomes}
     assert [outcomes[task].points for task in ("search", "size", "plan")] == [0, 0, 0]
     assert "blocks.0.out: relative error 1." in outcomes["size"].message
@@ -153,7 +153,7 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
 )
 def test_other_arrays_are_rejected(arrays, words, tmp_path):
     np.savez(tmp_path / given.FILE, **arrays)
-    instance.write(tmp_path / checks.LEARNER, made.LEARNER)
+    submission.write(tmp_path / checks.LEARNER, made.LEARNER)
     outcome = examined(LAB, tmp_path, "size", Quick())
     assert outcome.tier == "none" and words in outcome.message and outcome.hint
 

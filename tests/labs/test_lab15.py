@@ -16,7 +16,7 @@ from course_lib import labs, style
 from course_lib.benchmark import Interval
 from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import lowering
+from course_lib.labs.framework import onnx_model
 from course_lib.labs.lab15_capstone import checks, figures, given, pipeline
 from course_lib.labs.lab15_capstone import reference as lab15_reference
 from course_lib.labs.lab15_capstone import trial as lab15_trial
@@ -93,7 +93,7 @@ def submission(tmp_path, monkeypatch):
         if not intervals:  # of so short a video they would hold every bound
             monkeypatch.setattr(lab15_trial, "_blocks", lambda n, block: [np.arange(n)])
         monkeypatch.setattr(checks.PipelineWork, "frames", FRAMES)
-        monkeypatch.setattr(lowering, "lowered", lambda model, launcher=None: _lowered(model))
+        monkeypatch.setattr(onnx_model, "lowered", lambda model, launcher=None: _lowered(model))
         onnx.save(model or network(), tmp_path / "model.onnx")
         (asked or recipe()).save(tmp_path / "recipe.toml")
         (tmp_path / "settings.toml").write_text(settings if isinstance(settings, str) else settings.dumps())

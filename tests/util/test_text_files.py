@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from course_lib._util.text_files import decode, read_text
-from course_lib.labs.framework.submission_files import read_json, read_toml
-from course_lib.labs.framework.submission_files import read_text as submitted_text
+from course_lib.labs.framework.submission import read_json, read_toml
+from course_lib.labs.framework.submission import read_text as submitted_text
 from course_lib.recipe import Recipe
 
 WRITTEN_BY = {

@@ -16,7 +16,7 @@ from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, similar
 from course_lib.grading.isolation import withheld
 from course_lib.labs import Lab
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 
 EARLIER = "earlier"  # folder of a classroom with the classrooms, or submissions, of past terms
 REFERENCE = "the course's reference"
@@ -46,13 +46,13 @@ def shared_instances(lab: Lab, room: Classroom, students: Iterable[str]) -> dict
         folder = next(iter(_folders(room, lab, student)), None)
         names = (name for name in lab.artifacts if name.endswith(".json"))
         ids = (
-            {instance.plain(instance.learner_in(folder / name)) for name in names if (folder / name).is_file()}
+            {submission.plain(submission.learner_in(folder / name)) for name in names if (folder / name).is_file()}
             if folder
             else set()
         )
         for learner in filter(None, ids):
             owners.setdefault(learner, []).append(student)
-    others = {instance.plain(student): student for student in of_class}
+    others = {submission.plain(student): student for student in of_class}
     return {
         learner: tuple(found)
         for learner, found in sorted(owners.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from course_lib.labs.framework import withheld
+from course_lib.labs import withheld
 
 PLACEHOLDER = Path(withheld.__file__)  # its text takes the place of each reference, so that other modules can import it
 _REFERENCES = "lab*/reference*"

@@ -34,7 +34,7 @@ from course_lib.grading.judge.timings import environment, shared
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports.layer_feedback import compared_with_reference
 from course_lib.labs import Examination, Examiner, Lab, Outcome
-from course_lib.labs.framework.task import JUDGE_FAILED, UNUSUAL
+from course_lib.labs.framework.criteria import JUDGE_FAILED, UNUSUAL, Tier
 
 RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
 FUNCTIONS_BYTES = 2 << 30  # memory of a learner's functions without an engine: those of the references fit into half of it
@@ -162,7 +162,9 @@ def without_disturbed(lab: Lab, found: Examination, disturbances: Sequence[str])
         return found
     reason = f"The measurement was disturbed: {disturbances[-1]}. Grade again on a quiet machine."
     outcomes = [
-        lab.outcome(outcome.task.id, "inconclusive", f"{reason} Measured: {outcome.message.removeprefix('Right: ')}", share=0.0)
+        lab.outcome(
+            outcome.task.id, Tier.INCONCLUSIVE, f"{reason} Measured: {outcome.message.removeprefix('Right: ')}", share=0.0
+        )
         if outcome.task.id in lab.timed_tasks
         else outcome
         for outcome in found.outcomes
@@ -218,7 +220,7 @@ def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowanc
             if len(faults) == len(lab.tasks):
                 raise
             traceback.print_exc()
-            outcomes.append(lab.outcome(task.id, "inconclusive", _FAILED, share=0.0, code=JUDGE_FAILED))
+            outcomes.append(lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED))
     return replace(Examination.joined(outcomes, found), faults=faults)
 
 
@@ -238,7 +240,7 @@ def _better(before: Examination | None, after: Examination, allowance: Allowance
 
 def _undecided(found: Examination) -> bool:
     """Whether measuring again can help: it neither explains a result that is unusual nor repairs the course's own code."""
-    return any(outcome.tier == "inconclusive" and outcome.code not in (UNUSUAL, JUDGE_FAILED) for outcome in found.outcomes)
+    return any(outcome.tier == Tier.INCONCLUSIVE and outcome.code not in (UNUSUAL, JUDGE_FAILED) for outcome in found.outcomes)
 
 
 def _ended(found: Examination) -> bool:
@@ -248,7 +250,7 @@ def _ended(found: Examination) -> bool:
 
 def _again(found: Examination) -> bool:
     """Whether another examination of the same files may have another result."""
-    return _ended(found) or any(outcome.tier == "inconclusive" for outcome in found.outcomes)
+    return _ended(found) or any(outcome.tier == Tier.INCONCLUSIVE for outcome in found.outcomes)
 
 
 def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dict[str, object]:

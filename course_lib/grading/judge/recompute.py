@@ -80,4 +80,4 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
     tier = lab.speed_tier(latencies)
     recorded_tier = next((outcome.tier for outcome in verdict.outcomes if outcome.task.id == "speed"), None)
     if tier is not None and recorded_tier is not None and tier != recorded_tier:
-        yield f"the latencies give the tier {tier!r} for speed, the verdict says {recorded_tier!r}"
+        yield f"the latencies give the tier '{tier}' for speed, the verdict says '{recorded_tier}'"

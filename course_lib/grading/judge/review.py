@@ -9,11 +9,11 @@ from typing import Any
 
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Lab
-from course_lib.labs.framework.task import JUDGE_FAILED, NOT_EXAMINED, UNUSUAL
+from course_lib.labs.framework.criteria import JUDGE_FAILED, NOT_EXAMINED, UNUSUAL, Tier
 
 # Values of `Reason.code`; those of an outcome that is inconclusive for a cause of its own come first.
 _CAUSES = {NOT_EXAMINED: "not examined", UNUSUAL: "an unusual result", JUDGE_FAILED: "the examiner failed"}
-INCONCLUSIVE, FAULT, NO_VERDICT, UNGRADED, BY_HAND = "inconclusive", JUDGE_FAILED, "no_verdict", "ungraded", "by_hand"
+INCONCLUSIVE, FAULT, NO_VERDICT, UNGRADED, BY_HAND = Tier.INCONCLUSIVE.value, JUDGE_FAILED, "no_verdict", "ungraded", "by_hand"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _judged(lab: Lab, verdict: Verdict | None) -> Iterable[Cell]:
     outcomes = {outcome.task.id: outcome for outcome in verdict.outcomes} if verdict else {}
     for task in lab.tasks:
         outcome = outcomes.get(task.id)
-        marked = outcome is None or outcome.tier == "inconclusive"
+        marked = outcome is None or outcome.tier == Tier.INCONCLUSIVE
         yield Cell(task.id, outcome.points if outcome else 0.0, task.points, marked=marked)
 
 
@@ -155,7 +155,7 @@ def _reason(lab: Lab, verdict: Verdict | None, cell: Cell) -> tuple[str, str]:
     if cell.name in titles and verdict and verdict.fault:
         return FAULT, f"the examiner failed: {verdict.fault}"
     for outcome in verdict.outcomes if verdict else ():
-        if outcome.task.id == cell.name and outcome.tier == "inconclusive":
+        if outcome.task.id == cell.name and outcome.tier == Tier.INCONCLUSIVE:
             code = outcome.code if outcome.code in _CAUSES else INCONCLUSIVE
             return code, f"{title}: {_CAUSES.get(code, 'inconclusive')}. {outcome.message}"
     return UNGRADED, f"{title} has no points yet"

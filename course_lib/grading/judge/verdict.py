@@ -16,7 +16,7 @@ from course_lib.engines import LayerTable
 from course_lib.errors import CourseError
 from course_lib.grading.reports.layer_feedback import LayerFeedback
 from course_lib.labs import Lab, Outcome
-from course_lib.labs.framework.task import JUDGE_FAILED
+from course_lib.labs.framework.criteria import JUDGE_FAILED
 
 _NO_VERDICT = "{path} is not a verdict: expected the JSON that `course grade` writes next to a report"
 

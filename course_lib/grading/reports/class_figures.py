@@ -10,12 +10,13 @@ import numpy as np
 from course_lib import style
 from course_lib.grading.reports.class_report import TIERS, ClassReport
 from course_lib.grading.reports.pages import BLUE, FIGURE_WIDTH, GRAY
+from course_lib.labs.framework.criteria import Tier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # From dark to light, so that they are told apart without their hues; the first takes white words, the others dark ones.
-_COLORS = {"full": "#006B4F", "partial": "#C98200", "none": "#F2B8A0", "inconclusive": "#5AA7DC", "ungraded": "#DDDDDD"}
+_COLORS = dict(zip(TIERS, ("#006B4F", "#C98200", "#F2B8A0", "#5AA7DC", "#DDDDDD"), strict=True))
 _BINS = 10
 _WIDE = 8  # percent from which a part of a bar has room for its number
 _NAMED = 12  # points that have room for a name beside them; the others tell theirs when pointed at
@@ -52,14 +53,14 @@ def difficulty(report: ClassReport) -> tuple[Figure, str]:
                 range(len(shares)), width, 0.5, left=left, color=_COLORS[tier], edgecolor="#888888", lw=0.5, label=tier
             )
             words = [f"{share:.0f} %" if share >= _WIDE else "" for share in width]
-            axes.bar_label(bars, words, label_type="center", fontsize=8, color="white" if tier == "full" else "#111111")
+            axes.bar_label(bars, words, label_type="center", fontsize=8, color="white" if tier == Tier.FULL else "#111111")
             left += width
     for row, title in enumerate(shares):
         axes.annotate(textwrap.shorten(title, 52, placeholder=" ..."), (0, row - 0.33), va="bottom")
     axes.set(xlim=(0, 100), xlabel="share of submissions (%)", ylim=(len(shares) - 0.6, -0.8), yticks=())
     axes.spines["left"].set_visible(False)
     drawn.legend(frameon=False, ncols=5, loc="outside lower center", fontsize=8, handlelength=1, columnspacing=1)
-    hardest = min(shares, key=lambda title: shares[title]["full"])
+    hardest = min(shares, key=lambda title: shares[title][Tier.FULL])
     axes.set_title(f"Hardest: {textwrap.shorten(hardest, 34, placeholder=' ...')}")
     told = ". ".join(
         f"{title}: " + ", ".join(f"{100 * share:.0f} % {tier}" for tier, share in found.items() if share)

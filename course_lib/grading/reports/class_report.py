@@ -19,8 +19,9 @@ from course_lib.grading.judge.review import Review, Reviewed
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
+from course_lib.labs.framework.criteria import Tier
 
-TIERS = ("full", "partial", "none", "inconclusive", "ungraded")
+TIERS = (*(tier.value for tier in Tier), "ungraded")
 # what a lab's figures call the quality of its answers, the first that is there, with what an axis says
 _QUALITIES = {
     "accuracy": "accuracy",

@@ -19,7 +19,7 @@ from course_lib.engines import LayerTable, Plan
 from course_lib.engines.layers import dtype_name
 from course_lib.errors import CourseError
 from course_lib.labs import Examiner, Lab
-from course_lib.labs.framework import one_graph
+from course_lib.labs.framework import onnx_model
 from course_lib.profiling.layer_tables.diff_text import counted, listed
 from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
 from course_lib.recipe import Recipe
@@ -108,7 +108,7 @@ def _reference(name: str, builder: str) -> LayerTable | None:
     try:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as scratch:
             lab.write_reference(Path(folder), opset=examiner.opset)
-            model = one_graph.fixed(Path(folder, "model.onnx"), Path(scratch), examiner)
+            model = onnx_model.fixed(Path(folder, "model.onnx"), Path(scratch), examiner)
             table = examiner.build(model, Recipe.load(Path(folder, "recipe.toml"))).layers
     except CourseError:
         return None

@@ -16,13 +16,18 @@ from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import pages, speed_figure
 from course_lib.grading.reports.layer_feedback import LayerFeedback
 from course_lib.labs import Lab, Outcome
-from course_lib.labs.framework.task import grouped
+from course_lib.labs.framework.criteria import Tier, grouped
 from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_TIERS = {"full": "all points", "partial": "part of the points", "none": "no points yet", "inconclusive": "inconclusive"}
+_TIERS = {
+    Tier.FULL: "all points",
+    Tier.PARTIAL: "part of the points",
+    Tier.NONE: "no points yet",
+    Tier.INCONCLUSIVE: "inconclusive",
+}
 _BY_HAND = "points from an instructor"
 _SHOWN = 4  # layers that a cell of the table names
 
@@ -87,7 +92,7 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
 def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float, float, str]:
     if cell and cell.by_hand:
         return outcome.task.title, cell.points, cell.maximum, _BY_HAND
-    return outcome.task.title, outcome.points, outcome.task.points, _TIERS.get(outcome.tier, outcome.tier)
+    return outcome.task.title, outcome.points, outcome.task.points, _TIERS[outcome.tier]
 
 
 def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:

@@ -1,19 +1,45 @@
-"""Criteria: the requirements of a task, what was found, and whether each one is met, not met, or not decided."""
+"""A task of a lab: its criteria, which are met, not met or not decided, and the outcome that a submission earned with it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
 
+from course_lib._util.html import GREEN, ORANGE, VERMILION, check_card
 from course_lib.benchmark import Interval
 
 ALL, HALF = "all points", "half of the points"
-_ANSWERS = {True: "met", False: "not met", None: "not decided"}
 BUSY = "the machine is busy"
+# Values of `Criterion.code` and `Outcome.code`: why a task is not decided.
+NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
+NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
+TOO_FEW = "too_few"  # the data are too few to decide
+UNUSUAL = "unusual"  # better than any solution that is known
+JUDGE_FAILED = "fault"  # the course's own code failed while it judged this task
 _YES = "yes"
 _LISTED = 4  # wrong cases that a message shows
-NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
+
+
+class Tier(str, Enum):
+    """What a task earned. The value is what JSON files hold."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    NONE = "none"
+    INCONCLUSIVE = "inconclusive"  # measuring could not decide between two tiers: the points are those of the lower one
+
+    __str__ = str.__str__
+
+
+_MARKS = {
+    Tier.FULL: ("passed", GREEN),
+    Tier.PARTIAL: ("partly", ORANGE),
+    Tier.INCONCLUSIVE: ("inconclusive", ORANGE),
+    Tier.NONE: ("not yet", VERMILION),
+}
 
 
 @dataclass(frozen=True)
@@ -48,12 +74,94 @@ class Criterion:
     @property
     def answer(self) -> str:
         """``"met"``, ``"not met"`` or ``"not decided"``."""
-        return _ANSWERS[self.met]
+        return {True: "met", False: "not met", None: "not decided"}[self.met]
 
     def __str__(self) -> str:
         if not self.has_value:
             return f"{self.name} (for {self.needed_for}): {self.answer}"
         return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of a lab that earns points.
+
+    Attributes:
+        id: also the name of its grade cell in the notebook.
+        check: yields the criteria of a submission, the cheapest first, from the lab's `Work`.
+    """
+
+    id: str
+    title: str
+    points: float
+    check: Callable[[Any], Iterable[Criterion]] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one task earned, why, and what to look at next.
+
+    Attributes:
+        message: what was expected and what was found.
+        hint: where to look, empty at full points.
+        criteria: each requirement that was judged, with what was found and the bound that was used.
+        code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED`, `NO_REFERENCE`,
+            `UNUSUAL` or `JUDGE_FAILED`; "" if a busy machine is the cause, and without an error.
+    """
+
+    task: Task
+    tier: Tier
+    points: float
+    message: str
+    hint: str = ""
+    criteria: tuple[Criterion, ...] = ()
+    code: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether only the grader can decide it. A task that lost its points is never open, whatever its code says."""
+        return self.tier == Tier.INCONCLUSIVE and self.code == NO_REFERENCE
+
+    @property
+    def passed(self) -> bool:
+        """Whether it has all points, or misses nothing of what can be decided without the reference."""
+        return self.tier == Tier.FULL or (self.open and all(criterion.met is not False for criterion in self.criteria))
+
+    @property
+    def mark(self) -> str:
+        """The tier in a word for the learner."""
+        return "open" if self.open else _MARKS[self.tier][0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` reads them back."""
+        values = asdict(replace(self, task=replace(self.task, check=None)))
+        del values["task"]["check"]
+        return {**values, "tier": str(self.tier)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Outcome:
+        """The outcome that `to_json` wrote."""
+        criteria = tuple(Criterion(**row) for row in values.get("criteria", ()))
+        return cls(**{**values, "task": Task(**values["task"]), "tier": Tier(values["tier"]), "criteria": criteria})
+
+    def _repr_html_(self) -> str:
+        return check_card(
+            *(self.task.title, self.mark, _MARKS[self.tier][1], self.message),
+            aside=f"({self.points:g} of {self.task.points:g} points)",
+            criteria=self.criteria,
+            hint=self.hint,
+        )
+
+
+def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Outcomes in order, in groups. Neighbors that lost their points for the same reason form one group."""
+    groups: list[list[Outcome]] = []
+    for one in outcomes:
+        if groups and one.tier == Tier.NONE and (one.message, one.hint) == (groups[-1][-1].message, groups[-1][-1].hint):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
 
 
 def at_least(name: str, value: float, bound: float, needed_for: str = ALL, *, unit: str = "", hint: str = "") -> Criterion:
@@ -89,15 +197,19 @@ def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL
     return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
 
 
+def speed_at_least(name: str, ratio: Interval, bound: float, needed_for: str = ALL, *, hint: str = "") -> Criterion:
+    """A measured ratio that must reach a bound; not decided while its interval contains the bound."""
+    return Criterion(name, str(ratio), f"at least {bound:g}x", reaches_threshold(ratio, bound), needed_for, hint)
+
+
+def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
+    """Whether a ratio reaches a threshold: yes, no, or None if the interval holds both answers."""
+    return (interval.low >= threshold) if interval.excludes(threshold) else None
+
+
 def open_without_reference(name: str, found: str, needed_for: str = ALL) -> Criterion:
     """A requirement that only the grader can decide, because it has the reference."""
     return Criterion(name, found, "compared with the reference", None, needed_for, code=NO_REFERENCE)
-
-
-def _number(value: float, unit: str) -> str:
-    exact = isinstance(value, int) or not math.isfinite(value)
-    shown = f"{value:,}" if exact else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return shown + (unit if unit in ("x", "") else f" {unit}")
 
 
 def all_met(criteria: Iterable[Criterion]) -> bool | None:
@@ -106,22 +218,21 @@ def all_met(criteria: Iterable[Criterion]) -> bool | None:
     return False if False in answers else None if None in answers else True
 
 
-def tier(criteria: Iterable[Criterion]) -> tuple[str, bool]:
-    """The tier of `Outcome` that follows, and whether half of the points are earned in any case: what that needs, all points need too."""
+def tier(criteria: Iterable[Criterion]) -> tuple[Tier, bool]:
+    """The tier that follows, and whether half of the points are earned in any case: what that needs, all points need too."""
     criteria = tuple(criteria)
     whole, part = all_met(criteria), all_met(one for one in criteria if one.needed_for == HALF)
     if whole:
-        return "full", True
+        return Tier.FULL, True
     if part:
-        return ("inconclusive" if whole is None else "partial"), True
-    return ("inconclusive" if part is None else "none"), False
+        return (Tier.INCONCLUSIVE if whole is None else Tier.PARTIAL), True
+    return (Tier.INCONCLUSIVE if part is None else Tier.NONE), False
 
 
-def undecided(criteria: Iterable[Criterion], cause: str = BUSY) -> str:
+def undecided(criteria: Iterable[Criterion], cause: str) -> str:
     """A line that names the criteria that are not decided, and the cause."""
-    return (
-        f"Inconclusive: {cause}. Not decided: {'; '.join(map(_short, _by_name(one for one in criteria if one.met is None)))}."
-    )
+    names = "; ".join(map(_short, _by_name(one for one in criteria if one.met is None)))
+    return f"Inconclusive: {cause}. Not decided: {names}."
 
 
 def missed(criteria: Iterable[Criterion]) -> list[Criterion]:
@@ -151,14 +262,10 @@ def _by_name(criteria: Iterable[Criterion]) -> list[Criterion]:
     return list(first.values())
 
 
-def reaches_threshold(interval: Interval, threshold: float) -> bool | None:
-    """Whether a ratio reaches a threshold: yes, no, or None if the interval holds both answers."""
-    return (interval.low >= threshold) if interval.excludes(threshold) else None
-
-
-def speed_at_least(name: str, ratio: Interval, bound: float, needed_for: str = ALL, *, hint: str = "") -> Criterion:
-    """A measured ratio that must reach a bound; not decided while its interval contains the bound."""
-    return Criterion(name, str(ratio), f"at least {bound:g}x", reaches_threshold(ratio, bound), needed_for, hint)
+def _number(value: float, unit: str) -> str:
+    exact = isinstance(value, int) or not math.isfinite(value)
+    shown = f"{value:,}" if exact else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return shown + (unit if unit in ("x", "") else f" {unit}")
 
 
 def _short(criterion: Criterion) -> str:

@@ -1,4 +1,4 @@
-"""One examination: the examiner that builds and runs a submission, and what it found. A self-check and the grader share it."""
+"""The examiner, which builds, runs and times a submission's engine, and what it found. A self-check and the grader share it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ import numpy as np
 
 from course_lib.benchmark import Comparison
 from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
-from course_lib.engines.compiler import with_operators
 from course_lib.engines.cuda.graph import CALLS
 from course_lib.engines.registry import find
 from course_lib.engines.worker.allowance import Allowance, Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
-from course_lib.labs.framework.task import Outcome
+from course_lib.labs.framework.criteria import Outcome
 from course_lib.recipe import Recipe
+
+_T = TypeVar("_T")
+_BUILD_S = 10.0  # a usual build with the start of its process
+RTX = "tensorrt_rtx"  # compiles on any machine, for a GPU that need not be there: layer tables are the same everywhere
+MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,13 @@ class Examination:
     faults: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def joined(cls, outcomes: Iterable[Outcome], found: Collection[Examination]) -> Examination:
+    def joined(cls, outcomes: Iterable[Outcome], parts: Collection[Examination]) -> Examination:
         """These outcomes of tasks that were examined one by one, with what else was found."""
         return cls(
             tuple(outcomes),
-            next((one.plan for one in found if one.plan), None),
-            next((one.comparison for one in found if one.comparison), None),
-            {name: figure for one in found for name, figure in one.figures.items()},
+            next((part.plan for part in parts if part.plan), None),
+            next((part.comparison for part in parts if part.comparison), None),
+            {name: figure for part in parts for name, figure in part.figures.items()},
         )
 
     @property
@@ -65,13 +69,7 @@ class Examination:
     @property
     def open_points(self) -> float:
         """Sum of the points that only the grader can decide, because it has the reference."""
-        return sum(one.task.points - one.points for one in self.outcomes if one.open)
-
-
-_T = TypeVar("_T")
-_BUILD_S = 10.0  # a usual build with the start of its process
-RTX = "tensorrt_rtx"  # compiles on any machine, for a GPU that need not be there: layer tables are the same everywhere
-MOST_ANSWERED = 256 << 20  # bytes of one answer of a submission's engine
+        return sum(outcome.task.points - outcome.points for outcome in self.outcomes if outcome.open)
 
 
 class Measuring(Protocol):
@@ -99,8 +97,7 @@ class Examiner:
         launcher: wraps the command of every process that touches the submission.
         bare_launcher: the same for a process that runs a learner's functions. It does not see the course.
         seed: seed of the fresh data; None draws one from the operating system.
-        measure_s: longest time spent on measuring latencies, in seconds.
-        build_s: longest time for one build, in seconds.
+        measure_s, build_s: longest time for measuring latencies, and for one build, in seconds.
         answer_s: longest time that one engine of the submission may take for all of its answers, in seconds. A right one needs a few.
         measured: wraps every measurement of a submission.
         begins: called at the start of each step with its name and its usual duration in seconds.
@@ -135,7 +132,7 @@ class Examiner:
     @property
     def with_rtx(self) -> Examiner:
         """The same with TensorRT for RTX as the builder, for graphs that other builders cannot read or do not show."""
-        return self if self.builder.partition("@")[0] == RTX else replace(self, builder=RTX)
+        return self if split_target(self.builder)[0] == RTX else replace(self, builder=RTX)
 
     def rng(self) -> np.random.Generator:
         """A new generator from `seed`."""
@@ -148,47 +145,36 @@ class Examiner:
     def build(self, model: Path, recipe: Recipe) -> Plan:
         """The engine as NVIDIA's compiler makes it, the proof of precision, fusion and profiles."""
         self.begins("building the engine", _BUILD_S)
-        with self._blaming(self.builder, BuildError):
-            return build(model, recipe, backend=self.builder, time_limit_s=self.build_s, launcher=self.launcher)
-
-    def build_ours(self, model: Path, recipe: Recipe) -> Plan:
-        """`build` for one of the course's own graphs, which this process may read: the layer table has the names of its nodes.
-
-        In the interpreter of TensorRT 8.6 there is no onnx package, so a table from there knows only kernels.
-        """
-        return with_operators(self.build(model, recipe), model)
+        return self._built(model, recipe, self.builder)
 
     def runnable(self, model: Path, recipe: Recipe, built: Plan | None = None) -> Plan:
         """The plan that this machine can execute: the one already built, or the same ONNX for another backend."""
-        if built is not None and self.runner == self.builder:
-            return built
-        with self._blaming(self.runner, BuildError):
-            return build(model, recipe, backend=self.runner, time_limit_s=self.build_s, launcher=self.launcher)
+        return built if built is not None and self.runner == self.builder else self._built(model, recipe, self.runner)
 
     def runnables(self, wanted: Sequence[tuple[Path, Recipe]]) -> list[Plan]:
         """`runnable` for several of the course's own models, in one process, because its start takes longer than small builds."""
         with Compiler(self.runner, launcher=uncharged(self.launcher)) as compiler:
             return [compiler.build(model, recipe, time_limit_s=self.build_s) for model, recipe in wanted]
 
-    def engine(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
+    def engine(self, plan: Plan) -> TimedWorker:
         """A worker that holds the plan and is timed by the examiner's clock."""
+        worker = self._worker(self.launcher)
         with self._blaming(self.runner, EngineError):
-            worker = self._worker(self.launcher)
-            try:
-                worker.load(plan)
-            except CourseError:
-                worker.close()
-                raise
-            return TimedWorker(worker, ours=False, device_clock=self.on_gpu, left=Allowance(self.answer_s))
+            _load(worker, plan)
+        return TimedWorker(worker, ours=False, device_clock=self.on_gpu, left=Allowance(self.answer_s))
 
-    def reference(self, plan: Plan) -> AbstractContextManager[TimedWorker]:
+    def reference(self, plan: Plan) -> TimedWorker:
         """The same for one of the course's own plans."""
         return TimedWorker.start(self._worker(uncharged(self.launcher)), plan, ours=True, device_clock=self.on_gpu)
 
-    def baseline(self, source: ModelSource) -> AbstractContextManager[TimedWorker]:
+    def baseline(self, source: ModelSource) -> TimedWorker:
         """A worker that holds the PyTorch module, under the same conditions as every engine."""
         worker = Worker(HERE, launcher=uncharged(self.launcher))
         return TimedWorker.start(worker, source, ours=True, device_clock=self.on_gpu)
+
+    def _built(self, model: Path, recipe: Recipe, target: str) -> Plan:
+        with self._blaming(target, BuildError):
+            return build(model, recipe, backend=target, time_limit_s=self.build_s, launcher=self.launcher)
 
     @contextmanager
     def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
@@ -212,8 +198,7 @@ class Examiner:
             raise kind(str(error), code=error.code) from None
 
     def _worker(self, launcher: Launcher | None) -> Worker:
-        _, environment = split_target(self.runner)
-        return Worker(environment, launcher=launcher, most_bytes=MOST_ANSWERED)
+        return Worker(split_target(self.runner)[1], launcher=launcher, most_bytes=MOST_ANSWERED)
 
 
 @dataclass(frozen=True)
@@ -228,6 +213,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
     that the examiner built, and no code of a submission.
 
     Attributes:
+        ours: the engine is the course's own, so its failures never count against the submission.
         device_clock: whether the device's events are the clock.
     """
 
@@ -238,20 +224,15 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
     @classmethod
     def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool, device_clock: bool = False) -> TimedWorker:
-        """Load an engine.
-
-        Args:
-            device_clock: see the class.
-            ours: the engine is the course's own, so a failure now or later never counts against the submission.
+        """Load an engine. The arguments are the attributes of the class.
 
         Raises:
             EngineError: the engine cannot be loaded, for any reason.
             ExaminerFault: the same, with `ours`.
         """
         try:
-            worker.load(source)
+            _load(worker, source)
         except CourseError as error:
-            worker.close()
             raise fault(error, ours=ours) from None
         return cls(worker, ours, device_clock)
 
@@ -270,7 +251,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
     def timed(self, feeds: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
         """The time of one `infer` in milliseconds, and its outputs. By the examiner's clock, the time includes the transport."""
         if self.device_clock:
-            return self._asked(lambda: self.worker.time_ms(feeds)), self.infer(feeds)
+            return self.time_ms(feeds), self.infer(feeds)
         started = time.perf_counter()
         answer = self.infer(feeds)
         return 1e3 * (time.perf_counter() - started), answer
@@ -310,6 +291,19 @@ def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray
     return CALLS if CALLS in clocks else "".join(clocks)
 
 
+@contextmanager
+def ours() -> Iterator[None]:
+    """Around work on the course's own files.
+
+    Raises:
+        ExaminerFault: in place of every error that a submission's files would have been blamed for.
+    """
+    try:
+        yield
+    except CourseError as error:
+        raise ExaminerFault(f"the course's own network cannot be prepared: {error}") from None
+
+
 def fault(error: CourseError, *, ours: bool) -> CourseError:
     """Every error that a process reports is its owner's fault. A process of a submission cannot cause a fault of the examiner."""
     if ours:
@@ -317,8 +311,16 @@ def fault(error: CourseError, *, ours: bool) -> CourseError:
     return error if isinstance(error, EngineError) else EngineError(str(error), code=error.code)
 
 
+def _load(worker: Worker, source: Plan | ModelSource) -> None:
+    try:
+        worker.load(source)
+    except CourseError:
+        worker.close()
+        raise
+
+
 @cache
 def _builder_version(target: str) -> str:
     name, environment = split_target(target)
     with Worker(environment) as worker:
-        return next((str(found["version"]) for found in worker.backends() if found["name"] == name), "")
+        return next((str(row["version"]) for row in worker.backends() if row["name"] == name), "")

@@ -1,20 +1,28 @@
-"""A lab: its tasks, and how a submission is examined."""
+"""A lab: its tasks, how a submission is examined, and the steps of an examination, each of which is done once."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import cached_property, wraps
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib._util.progress_bar import notebook_stages
+from course_lib.benchmark import Comparison
 from course_lib.benchmark.device_lock import in_turn
+from course_lib.engines import Plan, split_target
 from course_lib.errors import (
     NO_ANSWER,
     TWO_READINGS,
@@ -25,21 +33,23 @@ from course_lib.errors import (
     ReferenceAbsent,
 )
 from course_lib.labs.framework import criteria as judging
-from course_lib.labs.framework.criteria import Criterion
+from course_lib.labs.framework import onnx_model, submission
+from course_lib.labs.framework.criteria import NO_REFERENCE, NOT_EXAMINED, TOO_FEW, UNUSUAL, Criterion, Outcome, Task, Tier
 from course_lib.labs.framework.examination import Examination, Examiner
-from course_lib.labs.framework.task import NO_REFERENCE, NOT_EXAMINED, TOO_FEW, UNUSUAL, Outcome, Task
+from course_lib.recipe import Recipe
 
 if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
-    from course_lib.labs.framework.work import Work
 
-
+_T = TypeVar("_T")
+_W = TypeVar("_W", bound="Work")
+_LONGEST = 4000  # characters of a message
+_START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this node?",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
-_LONGEST = 4000  # characters of a message
-_START_S = 5.0  # until the first step of an examination, on two cores
+_BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 _CAUSES = {  # of a task that its data do not decide, with where to look: by `Criterion.code`
     "": (judging.BUSY, "Close other programs, then run this check again."),
     TOO_FEW: ("the data of this check are too few", "Gain a little more, or run this check again on other data."),
@@ -49,7 +59,85 @@ _OPEN = {  # why a task is not decided, by `Criterion.code`
     UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
     NOT_EXAMINED: "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it.",
 }
-_BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
+
+
+def step(compute: Callable[[Any], _T]) -> _T:
+    """A property of `Work` that is computed once. If it fails, each task that asks for it gets the same `CourseError`."""
+    getter = wraps(compute)(lambda work: work.once(compute.__name__, lambda: compute(work)))
+    return cast(_T, property(getter))  # for a type checker, an attribute with the type of its value
+
+
+class Work(AbstractContextManager["Work"]):
+    """One submission under examination. A lab adds its own steps.
+
+    Attributes:
+        closing: closes the workers that steps have started.
+        learner_file: the answer file with the learner's id, in a lab with an instance for each learner.
+        results: value or error of each step that was asked for.
+        figures, comparison: for `Examination`.
+    """
+
+    learner_file: ClassVar[str] = ""
+
+    def __init__(self, lab: Lab, folder: Path, examiner: Examiner) -> None:
+        self.lab, self.folder, self.examiner = lab, folder, examiner
+        self.closing = ExitStack()
+        self.results: dict[str, Any] = {}
+        self.figures: dict[str, float] = {}
+        self.comparison: Comparison | None = None
+
+    def __enter__(self: _W) -> _W:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.close()
+
+    def once(self, name: str, compute: Callable[[], _T]) -> _T:
+        """What `compute` returned or raised when this name was first asked for."""
+        if name not in self.results:
+            try:
+                self.results[name] = compute()
+            except CourseError as error:
+                self.results[name] = error
+        result = self.results[name]
+        if isinstance(result, CourseError):
+            raise result
+        return cast(_T, result)
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A folder for files of the examination, which exists until it ends."""
+        return Path(self.closing.enter_context(tempfile.TemporaryDirectory()))
+
+    def rng(self) -> np.random.Generator:
+        """A new generator from the examiner's seed."""
+        return self.examiner.rng()
+
+    @cached_property
+    def expected(self) -> Any:
+        """Numbers of the reference for the builder that is used, from the lab's ``expected.json``, which learners have, too; or None."""
+        text = files(f"course_lib.labs.{self.lab.name}").joinpath("expected.json").read_text(encoding="utf-8")
+        return json.loads(text).get(split_target(self.examiner.builder)[0])
+
+    @step
+    def learner(self) -> str:
+        """The id in `learner_file`; "" if there is none or the file cannot be read."""
+        return submission.learner_in(self.folder / self.learner_file)
+
+    @step
+    def files(self) -> tuple[Path, Recipe]:
+        """``model.onnx`` and ``recipe.toml``, as handed in."""
+        return submission.model_and_recipe(self.folder)
+
+    @step
+    def graph(self) -> Path:
+        """The model that builder and runner read, see `onnx_model.plain_graph`."""
+        return onnx_model.fixed(self.files[0], self.scratch, self.examiner)
+
+    @step
+    def plan(self) -> Plan:
+        """The plan that the examiner's builder makes of both files."""
+        return self.examiner.build(self.graph, self.files[1])
 
 
 class Lab(ABC):
@@ -80,15 +168,14 @@ class Lab(ABC):
 
     def work(self, folder: Path, examiner: Examiner) -> Work:
         """What the checks look at. A lab with steps of its own returns its subclass."""
-        from course_lib.labs.framework.work import Work
-
         return Work(self, folder, examiner)
 
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
         with self.work(folder, examiner) as work:
             outcomes = tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id))
-            return work.examination(outcomes)
+            plan = work.results.get("plan")
+            return Examination(outcomes, plan if isinstance(plan, Plan) else None, work.comparison, work.figures)
 
     def _checked(self, task: Task, work: Work) -> Outcome:
         """The outcome of one task. A step that fails costs its points, whatever was found before."""
@@ -104,7 +191,7 @@ class Lab(ABC):
         except CourseError as error:
             general = self.run_hint if isinstance(error, EngineError) else self.build_hints.get("", _BUILD_HINT)
             hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
-            return replace(self.outcome(task.id, "none", error, hint), criteria=tuple(criteria))
+            return replace(self.outcome(task.id, Tier.NONE, error, hint), criteria=tuple(criteria))
         return self.decided(task.id, criteria)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
@@ -117,17 +204,17 @@ class Lab(ABC):
         tier, half_earned = judging.tier(criteria)
         hint = next((criterion.hint for criterion in judging.missed(criteria) if criterion.hint), "")
         code, message = "", judging.findings(criteria)
-        if tier == "inconclusive":
+        if tier == Tier.INCONCLUSIVE:
             code = next((criterion.code for criterion in criteria if criterion.met is None and criterion.code), "")
             cause, look = _CAUSES.get(code, ("", ""))
             why = judging.undecided(criteria, cause) if cause else _OPEN[code]
             if not half_earned and judging.all_met(criteria) is False:
                 why = f"At most half of the points. {why}"
             message, hint = f"{message} {why}".strip(), hint or look
-        share = 1.0 if tier == "full" else 0.5 if half_earned and code != NO_REFERENCE else 0.0
+        share = 1.0 if tier == Tier.FULL else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
 
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
         """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
 
         It allows a verdict to be computed again from its record. None in a lab that judges speed in another way.
@@ -145,7 +232,7 @@ class Lab(ABC):
         """
         asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
         if execution and execution != "validate":
-            return Outcome(asked, "none", 0.0, "the grader examines the files that were handed in, on its own machine")
+            return Outcome(asked, Tier.NONE, 0.0, "the grader examines the files that were handed in, on its own machine")
         with notebook_stages(asked.title) as begins:
             begins("the check starts", _START_S)
             examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
@@ -169,11 +256,11 @@ class Lab(ABC):
         raise CourseError(f"{self.name} has no task {task_id!r}: {meant} has {', '.join(ids)}")
 
     def outcome(
-        self, task_id: str, tier: str, message: str | CourseError, hint: str = "", *, share: float = 1.0, code: str = ""
+        self, task_id: str, tier: Tier, message: str | CourseError, hint: str = "", *, share: float = 1.0, code: str = ""
     ) -> Outcome:
-        """The outcome of a task: `share` of its points at full, partial and inconclusive, none otherwise."""
+        """The outcome of a task: `share` of its points, and no points without a tier."""
         task = self.task(task_id)
-        points = task.points * share if tier in ("full", "partial", "inconclusive") else 0.0
+        points = 0.0 if tier == Tier.NONE else task.points * share
         text = plain(message, _LONGEST)  # a submission's own words may be in it
         return Outcome(task, tier, points, text, hint, code=message.code if isinstance(message, CourseError) else code)
 
@@ -181,4 +268,9 @@ class Lab(ABC):
         self, message: str | CourseError, hint: str = "", tasks: Iterable[str] | None = None
     ) -> tuple[Outcome, ...]:
         """No points for any task (or `tasks`), for the same reason."""
-        return tuple(self.outcome(t, "none", message, hint) for t in (tasks or [task.id for task in self.tasks]))
+        return tuple(self.outcome(t, Tier.NONE, message, hint) for t in (tasks or [task.id for task in self.tasks]))
+
+
+def absent(reference: ModuleType) -> bool:
+    """Whether this module of a reference is only a placeholder, because this is the learner's bundle or the sandbox."""
+    return hasattr(reference, "ABSENT")

@@ -1,4 +1,4 @@
-"""The race of a lab: PyTorch eager, reference and submission, interleaved, and the tier that the submission reaches beyond the noise.
+"""An engine's answers to fresh images, and the race of PyTorch eager, the reference and a submission, which are timed in turn.
 
 Each timed answer of the submission is compared with PyTorch's answer to the same inputs. Each batch size is judged alone, so that good
 answers at one size cannot hide wrong answers at another.
@@ -6,25 +6,138 @@ answers at one size cannot hide wrong answers at another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from course_lib.benchmark import Comparison, Interval, compare, speedup
+from course_lib.benchmark import Comparison, Interval, compare, speedup, sqnr_db
 from course_lib.benchmark.statistics import total_speedup
-from course_lib.labs.framework.answers import Answering, TimedAnswers
-from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, reaches_threshold, speed_at_least, tier
+from course_lib.errors import EngineError
+from course_lib.labs.framework.criteria import (
+    ALL,
+    HALF,
+    NO_REFERENCE,
+    UNUSUAL,
+    Criterion,
+    Tier,
+    reaches_threshold,
+    speed_at_least,
+    tier,
+)
 from course_lib.labs.framework.examination import Examiner, TimedWorker, agree_on_clock
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.framework.work import Work
+from course_lib.models import Digits, fresh_digits
+from course_lib.recipe import Recipe
 
 Latencies = Mapping[str, np.ndarray]
+Arrays = Mapping[str, np.ndarray]
+CLASSES = 10
+NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
+_EACH_SIZE = 16  # images on which each batch size is judged
+SLOWEST, _CALLS = 50, 3  # an engine that takes so many times PyTorch's time is not examined; the best of so many calls
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
 # instructor has to look before it counts.
 FAR_FASTER = 4.0
 _ON_HOST, _ON_DEVICE = 0.05, 0.01  # half the width of the interval that a race ends with, by the clock
 SMALL_BATCH = 8  # largest batch that is timed: larger ones cost time and tell no more
+
+
+def fresh_images(examiner: Examiner, n: int) -> Digits:
+    """``n`` fresh digits, from the grader's secret seed, or from a seed of the operating system in a self-check."""
+    return fresh_digits(n, seed=examiner.drawn_seed())
+
+
+def accepted_batches(recipe: Recipe, shape: Sequence[int], largest: int, name: str = "image") -> list[int]:
+    """Batch sizes up to `largest` that some profile accepts, for one input whose other dimensions are `shape`."""
+    shapes = [profile[name] for profile in recipe.profiles if name in profile.root]
+    return [n for n in range(1, largest + 1) if any(accepted.contains((n, *shape)) for accepted in shapes)]
+
+
+def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name: str = "image") -> np.ndarray:
+    """Logits of all images, float64 ``(n, 10)``, sent in batches of the given sizes in turn. An engine can be right at 1 and wrong at 3.
+
+    Args:
+        name: name of the engine's input.
+
+    Raises:
+        EngineError: a batch is rejected, or the answer is not one output called logits with ten numbers for each image.
+    """
+    if not batches:
+        raise ValueError("need at least one batch size")
+    parts: list[np.ndarray] = []
+    done = 0
+    sizes = itertools.cycle(batches)
+    while done < len(images):
+        size = next(sizes)
+        begin = min(done, len(images) - size)  # the last batch overlaps the one before it, so that its size is an accepted one
+        parts.append(_answer(engine, {name: images[begin : begin + size]}, size)[done - begin :])
+        done = begin + size
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _answer(engine: TimedWorker, feeds: Arrays, size: int) -> np.ndarray:
+    outputs = engine.infer(feeds)
+    if list(outputs) != ["logits"]:
+        raise EngineError(f"the engine's outputs are {', '.join(outputs)[:80] or 'none'}, expected one called logits")
+    answer, expected = outputs["logits"], (size, CLASSES)
+    if answer.shape != expected:
+        raise EngineError(f"a batch of {size} was answered with logits of shape {answer.shape}, expected {expected}")
+    return answer
+
+
+def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """`logits` for each batch size on an equal part of the images, so that each size can be judged alone."""
+    return [logits(engine, part, [size]) for size, part in zip(sizes, np.array_split(images, len(sizes)), strict=True)]
+
+
+def check_pace(truth: TimedWorker, engine: TimedWorker, request: np.ndarray, name: str = "image") -> None:
+    """Whether one small batch is answered in reasonable time, before hundreds of them are sent.
+
+    Raises:
+        EngineError: the engine takes more than `SLOWEST` times as long as `truth`, the course's own PyTorch module.
+    """
+    ours_ms, yours_ms = (min(one.time_ms({name: request}) for _ in range(_CALLS)) for one in (truth, engine))
+    if yours_ms > SLOWEST * ours_ms:
+        raise EngineError(
+            f"a batch of {len(request)} takes {yours_ms:.0f} ms, and {ours_ms:.1f} ms in PyTorch: that is more than {SLOWEST} times as long"
+        )
+
+
+def check_every_size(
+    truth: TimedWorker, engine: TimedWorker, images: np.ndarray, sizes: Sequence[int], floor_db: float
+) -> float:
+    """SQNR in dB at the worst batch size of a service. All are examined, because a graph can choose its answers by the size.
+
+    Args:
+        truth: the course's own; its answers are computed once, at the largest size.
+        images: at least as many as the largest size.
+        floor_db: SQNR in dB that the logits of each size must have, on at least 16 images, or else an EngineError names the size.
+    """
+    least = min(_EACH_SIZE, len(images))
+    right = logits(truth, images[-max(*sizes, least) :], [max(sizes)])
+    worst = math.inf
+    for size in sizes:
+        last = slice(-max(size, least), None)
+        found = decibels(right[last], logits(engine, images[last], [size]))
+        if found < floor_db:
+            raise EngineError(
+                f"a batch of {size} is answered with {found:.0f} dB SQNR, at least {floor_db:g} dB are needed at every batch size"
+            )
+        worst = min(worst, found)
+    return worst
+
+
+def decibels(want: np.ndarray, have: np.ndarray) -> float:
+    """`sqnr_db` from `NOT_FINITE_DB` to 200, because JSON has no infinity."""
+    return float(np.clip(sqnr_db(want, have), NOT_FINITE_DB, 200))
+
+
+def worst_decibels(want: Sequence[np.ndarray], have: Sequence[np.ndarray]) -> float:
+    """`decibels` of the part that is furthest off."""
+    return min(map(decibels, want, have))
 
 
 @dataclass(frozen=True)
@@ -44,11 +157,8 @@ class Pace:
         measured = ratios(latencies)
         for name, (label, bound) in bounds.items():
             if name not in measured:
-                found.append(
-                    Criterion(
-                        f"speed over {label}", "not compared here", f"at least {bound:g}x", None, needed_for, code=NO_REFERENCE
-                    )
-                )
+                missing = ("not compared here", f"at least {bound:g}x", None)
+                found.append(Criterion(f"speed over {label}", *missing, needed_for, code=NO_REFERENCE))
                 continue
             found.append(speed_at_least(f"speed over {label}", measured[name], bound, needed_for))
             if found[-1].met is not False and latencies[name].sum() < bound * latencies["yours"].sum():
@@ -65,7 +175,7 @@ class Tiers:
     full: Pace
     partial: Pace
 
-    def tier(self, latencies: Latencies) -> tuple[str, bool]:
+    def tier(self, latencies: Latencies) -> tuple[Tier, bool]:
         """The tier of `Outcome`, and whether the points for the partial one are earned."""
         return tier(self.criteria(latencies))
 
@@ -80,9 +190,10 @@ class Tiers:
         That is the ratio to the reference. The ratio to PyTorch differs between batch sizes, so its median is known much later. Without
         the reference the tier stays open, however long the measurement takes.
         """
-        clear = "reference" not in latencies or bool(_known(latencies)) or self.tier(latencies)[0] != "inconclusive"
-        shown = "reference" if "reference" in latencies else "eager"
-        return clear and ratios(latencies)[shown].half_width <= half_width
+        if "reference" not in latencies:
+            return ratios(latencies)["eager"].half_width <= half_width
+        clear = bool(_known(latencies)) or self.tier(latencies)[0] != Tier.INCONCLUSIVE
+        return clear and ratios(latencies)["reference"].half_width <= half_width
 
 
 def _known(latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, ...]:
@@ -110,9 +221,53 @@ def batch_sizes(rng: np.random.Generator, accepted: Collection[int]) -> Callable
     return lambda: int(smallest if rng.random() < 0.5 else rng.choice(others))
 
 
+@dataclass
+class _Answering:
+    """An engine that is timed and keeps its last answer."""
+
+    engine: TimedWorker
+    answered: Arrays = field(default_factory=dict, repr=False)
+
+    def time_ms(self, feeds: Arrays) -> float:
+        """Time of one call in milliseconds."""
+        elapsed_ms, self.answered = self.engine.timed(feeds)
+        return elapsed_ms
+
+
+class _TimedAnswers:
+    """The error of a submission's timed answers, for each batch size."""
+
+    def __init__(self, truth: _Answering, yours: _Answering) -> None:
+        self.truth, self.yours = truth, yours
+        self.powers: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(2))  # of the right answers, and of the errors
+
+    def look(self, feeds: Arrays) -> None:
+        """Compare the answers of the round that has just ended; its batch size is that of the first input."""
+        size = len(next(iter(feeds.values())))
+        for name, right in self.truth.answered.items():
+            answer = self.yours.answered.get(name)
+            if answer is None or answer.shape != right.shape:
+                found = "no such output" if answer is None else f"shape {answer.shape}"
+                raise EngineError(f"a timed batch of {size} has {found} for {name}, expected {right.shape}")
+            if not np.isfinite(answer).all():
+                raise EngineError(f"a timed batch of {size} was answered with NaN or infinity")
+            error = answer.astype(np.float64) - right
+            self.powers[size] += np.sum(np.square(right, dtype=np.float64)), np.sum(np.square(error))
+
+    def check(self, floor_db: float) -> None:
+        """Reject answers if those of one batch size together have a lower SQNR in dB."""
+        found = {size: 10 * np.log10(max(right, 1e-300) / max(error, 1e-300)) for size, (right, error) in self.powers.items()}
+        size = min(found, key=lambda size: found[size])
+        if found[size] < floor_db:
+            raise EngineError(
+                f"the timed answers for a batch of {size} have {found[size]:.0f} dB SQNR; "
+                f"the same network has at least {floor_db:g} dB at every batch size"
+            )
+
+
 def compare_answering(
     subjects: Mapping[str, TimedWorker],
-    feeds: Callable[[], Mapping[str, np.ndarray]],
+    feeds: Callable[[], Arrays],
     *,
     truth: str,
     floor_db: float,
@@ -123,15 +278,12 @@ def compare_answering(
 
     Args:
         truth: the subject with the correct answers; it is also the baseline.
-        floor_db: SQNR in dB that the timed answers of each batch size must have.
-
-    Raises:
-        EngineError: an engine failed, or timed answers are wrong.
+        floor_db: SQNR in dB that the timed answers of each batch size must have, or else an EngineError is raised.
     """
     first = feeds()
     clock = agree_on_clock((engine, first) for engine in subjects.values())
-    answering = {name: Answering(engine) for name, engine in subjects.items()}
-    answers = TimedAnswers(answering[truth], answering["yours"], floor_db)
+    answering = {name: _Answering(engine) for name, engine in subjects.items()}
+    answers = _TimedAnswers(answering[truth], answering["yours"])
     comparison = compare(
         answering,
         feeds,
@@ -141,7 +293,7 @@ def compare_answering(
         settled=settled,
         after_round=answers.look,
     )
-    answers.check()
+    answers.check(floor_db)
     return replace(comparison, clock=clock)
 
 
@@ -149,7 +301,7 @@ def race(
     eager: TimedWorker,
     reference: TimedWorker | None,
     yours: TimedWorker,
-    feeds: Callable[[], Mapping[str, np.ndarray]],
+    feeds: Callable[[], Arrays],
     tiers: Tiers,
     examiner: Examiner,
     *,
@@ -159,39 +311,19 @@ def race(
 
     Args:
         reference: None in the learner's bundle; the criterion about it is then not decided.
-
-    Raises:
-        EngineError: timed answers have a larger error relative to PyTorch than `floor_db` allows.
+        floor_db: as in `compare_answering`; PyTorch eager has the correct answers.
     """
     subjects = {"eager": eager, **({"reference": reference} if reference else {}), "yours": yours}
     half_width = _ON_DEVICE if yours.device_clock else _ON_HOST
 
-    def settled(latencies: Latencies) -> bool:
-        return tiers.decided(latencies, half_width)
+    def measure() -> Comparison:
+        return compare_answering(
+            subjects,
+            feeds,
+            truth="eager",
+            floor_db=floor_db,
+            time_limit_s=examiner.measure_s,
+            settled=lambda latencies: tiers.decided(latencies, half_width),
+        )
 
-    return examiner.measured(
-        lambda: compare_answering(
-            subjects, feeds, truth="eager", floor_db=floor_db, time_limit_s=examiner.measure_s, settled=settled
-        ),
-        device_clock=yours.device_clock,
-    )
-
-
-def speed(
-    work: Work,
-    engines: tuple[TimedWorker, TimedWorker | None, TimedWorker],
-    feeds: Callable[[], Mapping[str, np.ndarray]],
-    tiers: Tiers,
-    *,
-    floor_db: float,
-    hint: str,
-) -> Iterator[Criterion]:
-    """The criteria of a task that follows from a race alone. The race becomes the comparison of the examination.
-
-    Args:
-        engines: PyTorch eager, the reference or None, and the submission.
-        feeds, tiers, floor_db: as in `race`.
-    """
-    eager, reference, yours = engines
-    work.comparison = race(eager, reference, yours, feeds, tiers, work.examiner, floor_db=floor_db)
-    yield from tiers.criteria(work.comparison.latencies(), hint)
+    return examiner.measured(measure, device_clock=yours.device_clock)

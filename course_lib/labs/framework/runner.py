@@ -1,30 +1,150 @@
-"""Run a learner's functions on cases, in a process of their own, and compare what they return. The process may be hostile."""
+"""Run a learner's code in a process of its own, with limits on time and size, and read its answer, which may be hostile."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+import course_lib
 from course_lib._util.plain_text import plain
-from course_lib.errors import EngineError
+from course_lib._util.processes import end_tree
+from course_lib.engines.worker.allowance import Launcher, allowance_of
+from course_lib.errors import NO_ANSWER, EngineError
 from course_lib.exercises.comparing import same, shown
 from course_lib.exercises.exercise import Case
+from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, Criterion, all_right
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.isolation import read_hostile, run_isolated, text_command
-from course_lib.labs.framework.sandboxed import learner_code
-from course_lib.labs.framework.submission_files import read_text
+from course_lib.labs.framework.submission import read_text
 
+_T = TypeVar("_T")
+_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import {} as main; main()"
+_LOADER = """
+import sys, types
+def load(name, text):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module
+"""
+_PIECE = 1 << 16  # bytes that go in or out at a time
+_MOST_MARKS = 1_000_000  # of brackets, commas and colons in an answer
 MAX_BYTES = 64 << 10  # of a learner's file
-_MOST_ANSWERED = 32 << 20  # bytes of all answers
+_MOST_ANSWERED, _MOST_OF_AN_ARRAY = 32 << 20, 1 << 20  # bytes of all answers, and of one array in an answer
 _LONGEST = 200  # characters of a learner's text in a message
+
+
+def run_isolated(
+    command: Sequence[str], question: bytes, *, launcher: Launcher | None = None, time_limit_s: float, max_bytes: int
+) -> bytes:
+    """The standard output of `command` with `question` on its standard input.
+
+    Args:
+        launcher: wraps the command; the judge passes its sandbox.
+        time_limit_s: the process and its descendants are ended after this many seconds.
+        max_bytes: largest answer that is read; a longer one ends the process as well.
+
+    Raises:
+        EngineError: the answer is late or too long, or the process could not start or died.
+    """
+    with allowance_of(launcher).waiting(time_limit_s) as limit_s:
+        return _run(launcher(command) if launcher else list(command), question, limit_s, max_bytes)
+
+
+def _run(command: list[str], question: bytes, time_limit_s: float, max_bytes: int) -> bytes:
+    deadline = time.monotonic() + time_limit_s
+    try:
+        # The question is not a file, which could be read again by whatever else runs in a sandbox that has it open.
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, start_new_session=True)
+    except OSError as error:
+        raise EngineError(f"cannot start {command[0]!r}: {error.strerror}") from None
+    try:
+        answer = _exchange(process, question, deadline, max_bytes)
+    except TimeoutError:
+        raise EngineError(f"it gave no answer within {time_limit_s:g} s and was stopped", code=NO_ANSWER) from None
+    finally:
+        end_tree(process)
+        for end in (process.stdin, process.stdout):
+            assert end is not None
+            end.close()
+    if not answer:
+        raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
+    return answer
+
+
+def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float, max_bytes: int) -> bytes:
+    """Read the whole output while the question is sent in pieces."""
+    assert process.stdin is not None and process.stdout is not None
+    to, source, data, left = process.stdin.fileno(), process.stdout.fileno(), bytearray(), memoryview(question)
+    os.set_blocking(to, False)
+    while True:
+        wait = deadline - time.monotonic()
+        readable, writable, _ = select.select([source], [] if process.stdin.closed else [to], [], max(wait, 0))
+        if wait <= 0 or not (readable or writable):
+            raise TimeoutError
+        if writable:
+            try:
+                left = left[os.write(to, left[:_PIECE]) :]
+            except BrokenPipeError:  # it does not want the rest
+                left = left[:0]
+            if not left:
+                process.stdin.close()
+        if readable:
+            chunk = os.read(source, _PIECE)
+            if not chunk:
+                return bytes(data)
+            data += chunk
+            if len(data) > max_bytes:
+                raise EngineError(f"it answered with more than {max_bytes:,} bytes and was stopped")
+
+
+def module_command(module: str, function: str = "main") -> list[str]:
+    """The command of a process that runs a function of one of the course's modules."""
+    return [sys.executable, "-I", "-c", _CHILD.format(module, function), _LIBRARY]
+
+
+def _text_command(modules: Sequence[ModuleType]) -> list[str]:
+    """The command of a process that runs ``main`` of the last of these modules, where the course's files are not visible.
+
+    The modules travel as text. Each may import Python's own modules, numpy, and the modules before it.
+    """
+    texts = [(module.__name__, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
+    program = [_LOADER, *(f"last = load({name!r}, {text!r})" for name, text in texts), "last.main()"]
+    return [sys.executable, "-I", "-c", "\n".join(program)]
+
+
+def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
+    """What `read` makes of the JSON value in an answer that may be hostile.
+
+    Args:
+        read: takes the value. Each error in it but an `EngineError` is an invalid answer: a list of classes always misses one, such as
+            the SyntaxError of a strange dtype.
+        complaint: the message about an invalid answer.
+
+    Raises:
+        EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
+    """
+    try:
+        if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
+            raise ValueError
+        return read(json.loads(answer))
+    except EngineError:
+        raise
+    except Exception:
+        raise EngineError(complaint) from None
 
 
 @dataclass(frozen=True)
@@ -66,9 +186,8 @@ def call(
         EngineError: the file is missing, is not text or fails as a whole; or its process is late or answers in another form.
     """
     request = {"file": file.name, "source": read_text(file, MAX_BYTES), "questions": learner_code.plain_values(calls)}
-    modules = (learner_code,) if program is learner_code else (learner_code, program)
     answer = run_isolated(
-        text_command(*modules),
+        _text_command([learner_code] if program is learner_code else [learner_code, program]),
         json.dumps(request).encode(),
         launcher=examiner.bare_launcher or examiner.launcher,
         time_limit_s=time_limit_s,
@@ -104,6 +223,19 @@ def _result(value: Any) -> Any:
     return value  # a text as it is: a key that is compared must not be cut
 
 
+def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
+    """The array in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
+
+    Args:
+        kinds: of numpy's types, as in ``numpy.dtype.kind``.
+    """
+    dtype, shape = np.dtype(str(values["dtype"])[:8]), values["shape"]
+    data = base64.b64decode(values["data"], validate=True)
+    if dtype.kind not in kinds or len(data) > _MOST_OF_AN_ARRAY or min(shape, default=0) < 0:
+        raise ValueError("not an array of numbers, or too large")
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
 def case_criterion(
     name: str, cases: Sequence[Case], results: Sequence[Any], needed_for: str = ALL, *, hint: str = ""
 ) -> Criterion:
@@ -125,17 +257,3 @@ def _complaint(case: Case, result: Any) -> str:
         return ""
     usual = (words for words, mistaken in case.mistakes.items() if same(result, mistaken, case.tolerance))
     return f"{name}: {next(usual, f'found {shown(result)}')}"
-
-
-def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
-    """The array of numbers in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
-
-    Args:
-        kinds: of numpy's types, as in ``numpy.dtype.kind``.
-    """
-    dtype = np.dtype(str(values["dtype"])[:8])
-    data = base64.b64decode(values["data"], validate=True)
-    shape = [int(size) for size in values["shape"]]
-    if dtype.kind not in kinds or len(data) > learner_code.MOST_BYTES or any(size < 0 for size in shape):
-        raise ValueError("not an array of numbers, or too large")
-    return np.frombuffer(data, dtype).reshape(shape)

@@ -7,23 +7,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from course_lib.engines import ModelSource
+from course_lib.engines import ModelSource, Plan
+from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import EngineError
-from course_lib.labs.framework import racing
-from course_lib.labs.framework.answers import (
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
+from course_lib.labs.framework.examination import TimedWorker, ours
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.racing import (
+    Pace,
+    Tiers,
     accepted_batches,
+    batch_sizes,
     by_batch_size,
     check_every_size,
     check_pace,
     fresh_images,
     logits,
+    race,
     worst_decibels,
 )
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
-from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.framework.reference import absent, reference_engine
-from course_lib.labs.framework.work import Work, step
 from course_lib.labs.lab01_first_engine import reference
 from course_lib.models import Digits
 from course_lib.recipe import Recipe, ShapeRange
@@ -136,9 +138,9 @@ def speed(work: FirstEngineWork) -> Iterator[Criterion]:
     work.examiner.begins("speed: PyTorch, the reference and your engine, interleaved", work.examiner.measure_s)
     theirs = None
     if not absent(reference):
-        theirs = work.closing.enter_context(reference_engine(work.lab, work.examiner, reference.recipe(SERVICE)))
+        theirs = work.closing.enter_context(work.examiner.reference(_reference_plan(work)))
     rng = work.rng()
-    size = racing.batch_sizes(rng, work.accepted)
+    size = batch_sizes(rng, work.accepted)
 
     def images() -> dict[str, np.ndarray]:
         n = size()
@@ -146,7 +148,18 @@ def speed(work: FirstEngineWork) -> Iterator[Criterion]:
         return {"image": work.fresh.images[begin : begin + n]}
 
     hint = "Which number type is fast on the machine that runs your engine? Measure the variants alternately."
-    yield from racing.speed(work, (eager, theirs, yours), images, SPEED, floor_db=MIN_SQNR_DB, hint=hint)
+    work.comparison = race(eager, theirs, yours, images, SPEED, work.examiner, floor_db=MIN_SQNR_DB)
+    yield from SPEED.criteria(work.comparison.latencies(), hint)
+
+
+def _reference_plan(work: FirstEngineWork) -> Plan:
+    """The reference's engine. Its plan is kept, so TensorRT builds it once, and a whole class is compared with the same engine."""
+    examiner, folder = work.examiner, work.scratch / "reference"
+    folder.mkdir()
+    with ours():
+        work.lab.write_reference(folder, opset=examiner.opset)
+        model, recipe = folder / "model.onnx", reference.recipe(SERVICE)
+        return PlanCache().build(model, recipe, backend=examiner.runner, time_limit_s=examiner.build_s).plan
 
 
 def _ranges(recipe: Recipe) -> list[ShapeRange]:

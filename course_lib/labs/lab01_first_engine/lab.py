@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab01_first_engine import checks, reference
 
 

@@ -15,13 +15,12 @@ import numpy as np
 from course_lib.engines import Compiler, LayerTable, ModelSource, Plan
 from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import EngineError, ExaminerFault, PrecisionError
-from course_lib.labs.framework import instance
-from course_lib.labs.framework.answers import check_every_size, check_pace, decibels, fresh_images, logits
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, at_most, open_without_reference
-from course_lib.labs.framework.reference import absent, ours
-from course_lib.labs.framework.submission_files import read_json, submitted
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework import submission
+from course_lib.labs.framework.criteria import ALL, HALF, UNUSUAL, Criterion, at_least, at_most, open_without_reference
+from course_lib.labs.framework.examination import ours
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.racing import check_every_size, check_pace, decibels, fresh_images, logits
+from course_lib.labs.framework.submission import read_json, submitted
 from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def causes(work: FusionWork) -> Iterator[Criterion]:
     """The cost of each suspect. One may be wrong for half of the points."""
     named = work.causes["costs"]
     if not work.learner:
-        yield instance.known(work.learner, FILE)
+        yield submission.known(work.learner, FILE)
         return
     right = [name for name in NAMES if name in named and _is_right(work, name, named[name])]
     if absent(_reference()) and not work.expected:
@@ -180,7 +179,7 @@ def _fused_and_equal(work: FusionWork) -> Generator[Criterion, None, bool]:
     """What half of the points need: most extra kernels are gone, and the function is nearly the given one. Whether it is so."""
     kernels = work.kernels
     if not work.learner:
-        yield instance.known(work.learner, FILE)
+        yield submission.known(work.learner, FILE)
         return False
     best = work.reference_kernels
     most = work.given_kernels - 1 if best is None else best + (work.given_kernels - best) // 4

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab02_fusion import checks
 
 
@@ -38,7 +38,7 @@ class Fusion(Lab):
         from course_lib.labs.lab02_fusion import reference
 
         reference.export(learner, folder / "model.onnx", opset or checks.OPSET)
-        instance.write(folder / checks.FILE, learner, costs=reference.costs(learner))
+        submission.write(folder / checks.FILE, learner, costs=reference.costs(learner))
 
     def work(self, folder: Path, examiner: Examiner) -> checks.FusionWork:
         """The steps that the tasks share."""

@@ -16,11 +16,11 @@ from course_lib.engines import Compiler, LayerTable, split_target
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.errors import EngineError, RecipeError
 from course_lib.exercises.exercise import Case
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, equals, holds
+from course_lib.labs.framework.lab import Work
 from course_lib.labs.framework.runner import Failed, call, case_criterion
-from course_lib.labs.framework.submission_files import read_json, submitted_recipe
-from course_lib.labs.framework.work import Work
+from course_lib.labs.framework.submission import read_json, submitted_recipe
 from course_lib.labs.lab03_tuning import given
 from course_lib.labs.lab03_tuning.device import Device, Problem, problem
 from course_lib.recipe import Recipe
@@ -127,7 +127,7 @@ def _of_learner(check: Callable[[TuningWork], Iterator[Criterion]]) -> Callable[
         if work.learner:
             yield from check(work)
         else:
-            yield instance.known("", given.ANSWERS)
+            yield submission.known("", given.ANSWERS)
 
     return checked
 

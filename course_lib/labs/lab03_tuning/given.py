@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Instance:
 
 def drawn(learner: str) -> Instance:
     """The data of a learner, which follow from the id."""
-    rng = instance.rng(learner, "lab03")
+    rng = submission.rng(learner, "lab03")
     lowest = {"stem": 48, "block": 48, "wide": 96, "features": 192, "hidden": 96, "classes": 900}
     odd = {name: name not in ("block", "wide") or bool(rng.integers(2)) for name in WIDTHS}
     return Instance(
@@ -125,7 +125,7 @@ def drawn(learner: str) -> Instance:
 def save(section: str, answer: Any) -> None:
     """Write one answer into `answers.json`. The others stay."""
     answers = {**json.loads(Path(ANSWERS).read_text(encoding="utf-8")), section: answer}
-    instance.write(ANSWERS, answers.pop(instance.KEY), **answers)
+    submission.write(ANSWERS, answers.pop(submission.KEY), **answers)
 
 
 def network(widths: Mapping[str, int], batch: int | str = IMAGES[0]) -> onnx.ModelProto:

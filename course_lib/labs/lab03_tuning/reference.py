@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from course_lib.engines import Compiler
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab03_tuning import given
 
 TIMING = """\
@@ -67,7 +67,7 @@ def write(folder: Path, learner: str) -> None:
     with Compiler(given.BUILDER) as compiler:
         answers = {"widths": widths(compiler, mine), "nights": nights(compiler, mine), "builds": builds(mine)}
         given.encoder_recipe(opt_batch(compiler, mine), mine.length).save(folder / "recipe.toml")
-    instance.write(folder / given.ANSWERS, learner, **answers)
+    submission.write(folder / given.ANSWERS, learner, **answers)
     (folder / "timing.py").write_text(TIMING)
     (folder / "timing_cache.py").write_text(CACHE)
 

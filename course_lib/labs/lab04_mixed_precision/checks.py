@@ -12,11 +12,11 @@ import numpy as np
 from course_lib.benchmark import speedup
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import PROFILE, BuildError, CourseError
-from course_lib.labs.framework.answers import check_pace, decibels, fresh_images, logits
 from course_lib.labs.framework.criteria import (
     ALL,
     HALF,
     NO_REFERENCE,
+    UNUSUAL,
     Criterion,
     at_least,
     at_most,
@@ -24,12 +24,11 @@ from course_lib.labs.framework.criteria import (
     open_without_reference,
     reaches_threshold,
 )
-from course_lib.labs.framework.lowering import emulated
-from course_lib.labs.framework.racing import compare_answering
-from course_lib.labs.framework.reference import absent, ours
-from course_lib.labs.framework.submission_files import model_and_recipe
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.examination import ours
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.onnx_model import emulated
+from course_lib.labs.framework.racing import check_pace, compare_answering, decibels, fresh_images, logits
+from course_lib.labs.framework.submission import model_and_recipe
 from course_lib.labs.lab04_mixed_precision import given, reference
 from course_lib.labs.lab04_mixed_precision.given import FILE, LARGEST, SMALLEST
 from course_lib.labs.lab04_mixed_precision.kernels import ATTENTIONS, Kernels, prove, reference_kernels, runnable

@@ -14,7 +14,7 @@ import numpy as np
 from course_lib import style
 from course_lib.benchmark.one_node import every_tensor
 from course_lib.errors import CourseError
-from course_lib.labs.framework.submission_files import read_toml
+from course_lib.labs.framework.submission import read_toml
 from course_lib.recipe import Profile
 
 if TYPE_CHECKING:

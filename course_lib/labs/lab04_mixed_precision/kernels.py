@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 
 from course_lib.engines import Layer, LayerTable, Plan
 from course_lib.errors import ExaminerFault
-from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.examination import Examiner, ours
 from course_lib.labs.lab04_mixed_precision import reference
 from course_lib.recipe import Recipe
 

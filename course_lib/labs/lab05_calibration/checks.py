@@ -13,31 +13,32 @@ import numpy as np
 from course_lib.benchmark import argmax_agreement
 from course_lib.engines import ModelSource
 from course_lib.errors import PROFILE, BuildError, EngineError
-from course_lib.labs.framework import lowering, racing
-from course_lib.labs.framework.answers import (
+from course_lib.labs.framework import onnx_model
+from course_lib.labs.framework.criteria import ALL, HALF, UNUSUAL, Criterion, all_met, all_right, at_least, at_most
+from course_lib.labs.framework.examination import TimedWorker, ours
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.racing import (
     NOT_FINITE_DB,
+    Pace,
+    Tiers,
     accepted_batches,
+    batch_sizes,
     by_batch_size,
     check_every_size,
     check_pace,
     decibels,
     fresh_images,
     logits,
+    race,
     worst_decibels,
 )
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, all_right, at_least, at_most
-from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.framework.layer_precision import int8_layers, weights, weights_in_layers
-from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.framework.reference import absent, ours
 from course_lib.labs.framework.runner import Failed, call
-from course_lib.labs.framework.submission_files import model_and_recipe, submitted
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.submission import model_and_recipe, submitted
 from course_lib.labs.lab05_calibration import reference
 from course_lib.labs.lab05_calibration.histograms import Question, questions
 from course_lib.models import Digits
 from course_lib.precision import lowering_helps
+from course_lib.profiling.layer_tables.layer_precision import int8_layers, weights, weights_in_layers
 from course_lib.recipe import Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the engine must accept
@@ -260,7 +261,7 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
         return
     if not work.right:
         raise EngineError("the speed is not measured before task 2 has full points and task 3 has half of them")
-    if lowering.wanted(work.examiner) and not lowering_helps():
+    if onnx_model.wants_lowering(work.examiner) and not lowering_helps():
         yield Criterion("speed", "not measured, because this CPU has no VNNI", "as for the kernels", True, HALF)
         yield from kernels(work)
         return
@@ -268,9 +269,9 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     theirs = None
     if not absent(reference):
         with ours():
-            plan = lowering.runnable(work.reference, reference.recipe(), work.examiner)
+            plan = onnx_model.runnable(work.reference, reference.recipe(), work.examiner)
         theirs = work.closing.enter_context(work.examiner.reference(plan))
-    plan = lowering.runnable(work.graph, work.files[1], work.examiner, work.plan)
+    plan = onnx_model.runnable(work.graph, work.files[1], work.examiner, work.plan)
     yours = work.closing.enter_context(work.examiner.engine(plan))
     images = work.fresh.images[: 8 * BATCH]
     share = argmax_agreement(logits(answered, images, [BATCH]), logits(yours, images, [BATCH]))
@@ -278,11 +279,12 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     name = "share of the answers that the copy lowered for ONNX Runtime keeps"
     yield at_least(name, share, SAME_ANSWERS, HALF, hint=hint)
     if share >= SAME_ANSWERS:
-        yield from racing.speed(work, (eager, theirs, yours), _feeds(work), SPEED, floor_db=FLOOR_DB, hint=hint)
+        work.comparison = race(eager, theirs, yours, _feeds(work), SPEED, work.examiner, floor_db=FLOOR_DB)
+        yield from SPEED.criteria(work.comparison.latencies(), hint)
 
 
 def _feeds(work: CalibrationWork) -> Callable[[], dict[str, np.ndarray]]:
     """Batches of the same images that were checked, so that an engine cannot detect whether it is timed."""
     rng = work.rng()
-    size = racing.batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
+    size = batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
     return lambda: {"image": work.fresh.images[rng.choice(FRESH_IMAGES, size(), replace=False)]}

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 
 from course_lib.engines import Plan
+from course_lib.engines.compiler import with_operators
 from course_lib.errors import BuildError, CourseError, ExaminerFault
 from course_lib.exercises.exercise import Case
-from course_lib.labs.framework import instance
-from course_lib.labs.framework.answers import fresh_images, logits
+from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
-from course_lib.labs.framework.layer_precision import int8_layers
-from course_lib.labs.framework.reference import ours
+from course_lib.labs.framework.examination import Examiner, ours
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.racing import fresh_images, logits
 from course_lib.labs.framework.runner import Failed, call, case_criterion
-from course_lib.labs.framework.submission_files import read_json, submitted
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.submission import read_json, submitted
 from course_lib.labs.lab06_qat import given
 from course_lib.labs.lab06_qat.given import HIGH, LOW, RECIPE, WEIGHTS, Stored
 from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import Digits
+from course_lib.profiling.layer_tables.layer_precision import int8_layers
 
 CHOICES, QAT = "choices.json", call_qat.FILE
 MAX_BYTES = 64 << 10  # of each of these files
@@ -98,13 +99,13 @@ class QatWork(Work):
         """The choices of tasks 1 and 2."""
         choices = read_json(submitted(self.folder, CHOICES), MAX_BYTES)
         if not isinstance(choices, dict):
-            raise BuildError(f"{CHOICES} has no names and values: write it with instance.write")
+            raise BuildError(f"{CHOICES} has no names and values: write it with submission.write")
         return choices
 
     @step
     def learner(self) -> str:
         """The id from which the network is drawn, "" if the file has none."""
-        return instance.learner_of(self.choices)
+        return submission.learner_of(self.choices)
 
     @step
     def with_float_layers(self) -> dict[str, Stored]:
@@ -138,7 +139,7 @@ class QatWork(Work):
     @step
     def plan(self) -> Plan:
         """The engine of task 1's network as the builder makes it."""
-        return self.examiner.build_ours(self.written("float_layers", self.with_float_layers), RECIPE)
+        return _build(self.examiner, self.written("float_layers", self.with_float_layers))
 
     def written(self, name: str, network: Mapping[str, Stored]) -> Path:
         """The course's graph of a network, as a file."""
@@ -159,15 +160,20 @@ class QatWork(Work):
 # ---- task 1
 
 
+def _build(examiner: Examiner, model: Path) -> Plan:
+    """The engine of one of the course's own graphs, with the names of its nodes: TensorRT 8.6's interpreter cannot read them."""
+    return with_operators(examiner.build(model, RECIPE), model)
+
+
 def kernels(work: QatWork) -> Iterator[Criterion]:
     """Which layers compute in INT8, from the layer table, and the accuracy that the others bring back."""
-    yield instance.known(work.learner, CHOICES)
+    yield submission.known(work.learner, CHOICES)
     if not work.learner:
         return
     in_float, share = _int8_share(work.plan)
     if share < LEAST_INT8:  # a builder need not have INT8 kernels for each kind of layer
         with ours():
-            _, most = _int8_share(work.examiner.build_ours(work.written("calibrated", given.calibration(work.learner)), RECIPE))
+            _, most = _int8_share(_build(work.examiner, work.written("calibrated", given.calibration(work.learner))))
         share = share / most if most else 0.0
     work.figures["int8_weights"] = share
     hint = "Which layers bring back most accuracy for each weight that stays in float?"
@@ -192,7 +198,7 @@ def _int8_share(built: Plan) -> tuple[list[str], float]:
 
 def ranges(work: QatWork) -> Iterator[Criterion]:
     """The accuracy that other input scales bring back, without training."""
-    yield instance.known(work.learner, CHOICES)
+    yield submission.known(work.learner, CHOICES)
     if not work.learner:
         return
     found = work.recovered("ranges", work.with_ranges)
@@ -352,7 +358,7 @@ def _away(ratio: np.ndarray) -> np.ndarray:
 
 def recover(work: QatWork) -> Iterator[Criterion]:
     """The accuracy of the trained network, all of it in INT8."""
-    yield instance.known(work.learner, CHOICES)
+    yield submission.known(work.learner, CHOICES)
     if not work.learner:
         return
     found = work.recovered("recover", work.trained)

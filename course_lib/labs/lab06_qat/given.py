@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib._util.npz_files import read_arrays
 from course_lib.errors import BuildError, CourseError
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.models import Digits, digits
 from course_lib.models.digit_dataset import perturb
@@ -60,7 +60,7 @@ def float_model(learner: str = "") -> Network:
 
 def _order(learner: str) -> np.ndarray:
     """The order of a learner's classes."""
-    return instance.rng(learner, "lab06").permutation(LAYERS["head"].outputs)
+    return submission.rng(learner, "lab06").permutation(LAYERS["head"].outputs)
 
 
 def in_order_of(learner: str, images: Digits) -> Digits:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab06_qat import checks, given
 from course_lib.labs.lab06_qat.checks import QatWork
 

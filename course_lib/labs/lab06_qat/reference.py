@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab06_qat import checks, given
 from course_lib.labs.lab06_qat.given import HIGH, LOW
 from course_lib.models.torch_threads import one_thread
@@ -101,7 +101,7 @@ def _stored(weight: Tensor, bias: Tensor, input_scale: Tensor) -> dict[str, np.n
 
 def write_files(folder: Path, learner: str) -> None:
     """Write the reference submission for a learner's network."""
-    instance.write(folder / checks.CHOICES, learner, float_layers=FLOAT_LAYERS, input_scales=percentile_scales(learner))
+    submission.write(folder / checks.CHOICES, learner, float_layers=FLOAT_LAYERS, input_scales=percentile_scales(learner))
     head = "from __future__ import annotations\n\nimport torch\n\n\n"
     (folder / checks.QAT).write_text(head + inspect.getsource(fake_quantize))
     save(trained(learner), folder)

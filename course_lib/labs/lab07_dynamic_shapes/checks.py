@@ -14,7 +14,7 @@ from course_lib.benchmark import Comparison, compare, speedup
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import PROFILE, EngineError, PrecisionError, RecipeError
 from course_lib.exercises import Case
-from course_lib.labs.framework import instance, runner
+from course_lib.labs.framework import runner, submission
 from course_lib.labs.framework.criteria import (
     ALL,
     HALF,
@@ -27,10 +27,9 @@ from course_lib.labs.framework.criteria import (
     reaches_threshold,
     speed_at_least,
 )
-from course_lib.labs.framework.examination import TimedWorker, agree_on_clock
-from course_lib.labs.framework.reference import absent, ours
-from course_lib.labs.framework.submission_files import submitted, submitted_recipe
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.examination import TimedWorker, agree_on_clock, ours
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.submission import submitted, submitted_recipe
 from course_lib.labs.lab07_dynamic_shapes import given, reference
 from course_lib.labs.lab07_dynamic_shapes.given import FILE, LARGEST, MOST, Box, Habits
 from course_lib.recipe import Recipe
@@ -231,7 +230,7 @@ def bill(ranges: Sequence[tuple[Box, Box]], counts: np.ndarray) -> tuple[list[fl
 
 def cost(work: ShapesWork) -> Iterator[Criterion]:
     """The cost of a batch of the hidden day, by the clock."""
-    yield instance.known(work.learner, FILE)
+    yield submission.known(work.learner, FILE)
     accepted = float(work.hidden[routes(given.ranges(work.recipe)) >= 0].sum() / work.hidden.sum())
     every = "Which batches of another day does no profile accept?"
     yield equals("accepted batches of another day", f"{100 * accepted:.4g} %", "100 %", HALF, hint=every)

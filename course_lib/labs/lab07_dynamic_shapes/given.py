@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from course_lib._util.progress_bar import track
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.recipe import Profile, Recipe
 
 Box = tuple[int, int]  # texts, tokens
@@ -102,13 +102,13 @@ def one_day(habits: Habits, rng: np.random.Generator, *, minutes: float = 4.0) -
 
 def habits(learner: str) -> Habits:
     """Those of a learner's service."""
-    return Habits.drawn(instance.rng(learner, "lab07"))
+    return Habits.drawn(submission.rng(learner, "lab07"))
 
 
 @cache
 def yesterday(learner: str) -> Traffic:
     """The recorded traffic of a learner's service. The grader draws another day of the same service."""
-    return one_day(habits(learner), instance.rng(learner, "lab07 yesterday"))
+    return one_day(habits(learner), submission.rng(learner, "lab07 yesterday"))
 
 
 def _arrivals(habits: Habits, duration_s: float, rng: np.random.Generator) -> np.ndarray:

@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
-from course_lib.labs.framework.criteria import tier
+from course_lib.labs.framework.criteria import Task, Tier, tier
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab07_dynamic_shapes import checks
 from course_lib.labs.lab07_dynamic_shapes.given import FILE
 
@@ -57,7 +56,7 @@ class DynamicShapes(Lab):
         """See `Lab.work`."""
         return checks.ShapesWork(self, folder, examiner)
 
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
         """See `Lab.speed_tier`."""
         return tier(checks.race(latencies))[0]
 

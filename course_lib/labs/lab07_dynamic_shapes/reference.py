@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab07_dynamic_shapes import given
 from course_lib.labs.lab07_dynamic_shapes.given import LARGEST, Box
 
@@ -65,6 +65,6 @@ def by_tokens(fixed: float = 60.0) -> np.ndarray:
 
 def write(folder: Path, learner: str) -> None:
     """The three files. Nothing is measured."""
-    instance.write(folder / given.FILE, learner)
+    submission.write(folder / given.FILE, learner)
     (folder / "search.py").write_text(SEARCH, encoding="utf-8")
     given.recipe(*cheapest(by_tokens(), given.yesterday(learner).counts())).save(folder / "recipe.toml")

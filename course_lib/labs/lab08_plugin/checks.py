@@ -18,12 +18,10 @@ from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.exercises.exercise import Case
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
-from course_lib.labs.framework.isolation import read_hostile, run_isolated
-from course_lib.labs.framework.runner import Failed, case_criterion
-from course_lib.labs.framework.submission_files import read_text
-from course_lib.labs.framework.task import NOT_EXAMINED
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.criteria import ALL, HALF, NOT_EXAMINED, Criterion, all_right, at_least, at_most, holds
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.runner import Failed, case_criterion, read_hostile, run_isolated
+from course_lib.labs.framework.submission import read_text
 from course_lib.labs.lab08_plugin import reference
 from course_lib.labs.lab08_plugin.given import (
     BIG,

@@ -20,7 +20,7 @@ import numpy as np
 from course_lib.engines.cuda import driver
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import BackendUnavailable, EngineError, ExaminerFault
-from course_lib.labs.framework.isolation import run_isolated
+from course_lib.labs.framework.runner import run_isolated
 from course_lib.labs.lab08_plugin.sandboxed import kernel as sandboxed
 from course_lib.plugins import compilers
 from course_lib.plugins.launchers import DTYPES

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
-from course_lib.labs.framework.criteria import Criterion
+from course_lib.labs.framework.criteria import NOT_EXAMINED, Criterion, Outcome, Task, Tier
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import NOT_EXAMINED, Outcome, Task
 from course_lib.labs.lab08_plugin import checks, reference
 
 
@@ -48,7 +47,7 @@ class PluginLab(Lab):
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
         """As for every lab, but without TensorRT's bindings an instructor decides."""
         for missing in (one for one in criteria if one.code == NOT_EXAMINED):
-            outcome = self.outcome(task_id, "inconclusive", missing.found, share=0.0, code=NOT_EXAMINED)
+            outcome = self.outcome(task_id, Tier.INCONCLUSIVE, missing.found, share=0.0, code=NOT_EXAMINED)
             return replace(outcome, criteria=tuple(criteria))
         return super().decided(task_id, criteria)
 

@@ -16,11 +16,10 @@ from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
-from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
-from course_lib.labs.framework.runner import decoded
-from course_lib.labs.framework.sandboxed.learner_code import encoded_with_strides
-from course_lib.labs.framework.submission_files import read_text
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.learner_code import encoded
+from course_lib.labs.framework.runner import decoded, module_command, read_hostile, run_isolated
+from course_lib.labs.framework.submission import read_text
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import Scene, fits
 from course_lib.labs.lab09_runtime.sandboxed import run_loop
@@ -312,7 +311,7 @@ def serve(file: Path, scenes: Sequence[Scene], launcher: Launcher | None = None)
         "source": read_text(file, MAX_BYTES),
         "plan": base64.b64encode(given.plan()).decode(),
         "scenes": [
-            {"requests": [encoded_with_strides(one) for one in scene.requests], "breaks_off": scene.breaks_off}
+            {"requests": [encoded(one) | {"strides": one.strides} for one in scene.requests], "breaks_off": scene.breaks_off}
             for scene in scenes
         ],
     }

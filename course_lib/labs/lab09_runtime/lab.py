@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from course_lib.errors import MISSING_FILE, EngineError
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab09_runtime import checks, given
 from course_lib.labs.lab09_runtime.sandboxed.run_loop import FILE
 from course_lib.standin.costs import Schedule

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from course_lib.benchmark import compare, speedup
 from course_lib.errors import CourseError, EngineError
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, reaches_threshold, speed_at_least
 from course_lib.labs.framework.examination import TimedWorker
-from course_lib.labs.framework.submission_files import read_text
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.submission import read_text
 from course_lib.labs.lab10_profiling import network
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.network import Stream, fresh_stream, usual_sizes
@@ -159,7 +159,7 @@ class PipelineWork(Work):
 def causes(work: PipelineWork) -> Iterator[Criterion]:
     """The suspects, against the grader's own recordings of the given pipeline."""
     if not work.learner and work.causes is not None:
-        yield instance.known(work.learner, CAUSES)
+        yield submission.known(work.learner, CAUSES)
         return
     found, name = work.misjudged, "suspects that are judged wrongly"
     symptom = f"{found.count} of {len(_RANGES)} suspects are judged wrongly: {'; '.join(found.lines)}."

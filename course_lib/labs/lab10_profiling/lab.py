@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import ClassVar, get_args
 
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab10_profiling import checks, network
 from course_lib.labs.lab10_profiling import service as services
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import EMPTY, FILE, READS_AHEAD
@@ -57,7 +57,7 @@ class Profiling(Lab):
             for name, share in measured.items()
             if checks.holds_cause(name, suspect) and share >= checks.MATTERS
         }
-        instance.write(folder / checks.CAUSES, learner, causes=causes)
+        submission.write(folder / checks.CAUSES, learner, causes=causes)
 
 
 lab = Profiling()

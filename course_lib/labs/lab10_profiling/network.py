@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab10_profiling import given as lab10_given
 from course_lib.models import digits, fresh_digits
 
@@ -135,7 +135,7 @@ COSTLY_IN_FILE = frozenset(("engine", "conversion", "pixels"))
 
 def costly(learner: str) -> frozenset[str]:
     """Which suspects of `FORMS` cost time in a learner's pipeline: three of them. One image at a time costs time in each pipeline."""
-    return frozenset(instance.rng(learner, "lab10").choice(sorted(FORMS), 3, replace=False).tolist())
+    return frozenset(submission.rng(learner, "lab10").choice(sorted(FORMS), 3, replace=False).tolist())
 
 
 def given(learner: str = "") -> str:

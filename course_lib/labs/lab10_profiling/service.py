@@ -14,7 +14,7 @@ import numpy as np
 from course_lib.engines import Plan, Worker, split_target
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import MOST_ANSWERED, Examiner, TimedWorker
-from course_lib.labs.framework.reference import ours as our_work
+from course_lib.labs.framework.examination import ours as our_work
 from course_lib.labs.lab10_profiling.network import RECORDED, Stream, fresh_stream, network
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import CODES, ENGINE_ROW, START
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import __name__ as pipeline_module

@@ -12,13 +12,11 @@ import numpy as np
 
 from course_lib.engines.backends.torch_tensorrt import installation
 from course_lib.errors import MISSING_FILE, BackendUnavailable, EngineError
-from course_lib.labs.framework.criteria import HALF, Criterion, holds
+from course_lib.labs.framework.criteria import HALF, Criterion, Task, holds
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.isolation import module_command, read_hostile, run_isolated
-from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.submission_files import missing, read_text, read_toml
-from course_lib.labs.framework.task import Task
-from course_lib.labs.framework.work import Work
+from course_lib.labs.framework.lab import Lab, Work
+from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
+from course_lib.labs.framework.submission import missing, read_text, read_toml
 from course_lib.labs.lab11_torch_tensorrt import checks
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import CONVERTER, MODEL
 

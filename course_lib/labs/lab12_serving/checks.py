@@ -18,10 +18,9 @@ from course_lib.benchmark.statistics import median_interval
 from course_lib.engines import Plan, Worker, split_target
 from course_lib.errors import CourseError, EngineError, ExaminerFault, OutOfTime
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals
-from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.reference import ours
-from course_lib.labs.framework.submission_files import read_text, submitted
-from course_lib.labs.framework.work import Work
+from course_lib.labs.framework.examination import Examiner, ours
+from course_lib.labs.framework.lab import Work
+from course_lib.labs.framework.submission import read_text, submitted
 from course_lib.labs.lab12_serving import given, triton_schema
 from course_lib.labs.lab12_serving.given import (
     FEATURES,

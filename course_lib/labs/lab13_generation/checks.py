@@ -25,9 +25,8 @@ from course_lib.labs.framework.criteria import (
     open_without_reference,
     speed_at_least,
 )
-from course_lib.labs.framework.reference import absent
-from course_lib.labs.framework.submission_files import submitted, submitted_recipe
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.lab import Work, absent, step
+from course_lib.labs.framework.submission import submitted, submitted_recipe
 from course_lib.labs.lab13_generation.given import (
     BLOCKS,
     CACHE_SHAPE,

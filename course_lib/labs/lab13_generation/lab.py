@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, TWO_READINGS
-from course_lib.labs.framework.criteria import tier
+from course_lib.labs.framework.criteria import Task, Tier, tier
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab13_generation import checks
 from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE, GenerationWork
 
@@ -57,7 +56,7 @@ class Generation(Lab):
         """See `Lab.work`."""
         return GenerationWork(self, folder, examiner)
 
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> str | None:
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
         """See `Lab.speed_tier`."""
         return tier(checks.race(latencies))[0]
 

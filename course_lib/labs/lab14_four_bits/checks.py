@@ -17,11 +17,11 @@ import numpy as np
 from course_lib._util.npz_files import read_arrays
 from course_lib.engines import LayerTable
 from course_lib.errors import BuildError, EngineError, ExaminerFault
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.examination import RTX
-from course_lib.labs.framework.submission_files import submitted
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.submission import submitted
 from course_lib.labs.lab14_four_bits import given
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, RECIPE, Int4, Stored
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
@@ -53,7 +53,7 @@ class FourBitsWork(Work):
     @step
     def learner(self) -> str:
         """The id from which the decoder is drawn, "" if the file has none."""
-        return instance.learner_in(submitted(self.folder, LEARNER))
+        return submission.learner_in(submitted(self.folder, LEARNER))
 
     @step
     def packed(self) -> dict[str, np.ndarray]:
@@ -176,7 +176,7 @@ _WAYS = {
 
 def search(work: FourBitsWork) -> Iterator[Criterion]:
     """The weighted error that the scales leave in each product, compared with recorded errors of the course's scales."""
-    yield instance.known(work.learner, LEARNER)
+    yield submission.known(work.learner, LEARNER)
     if not work.learner:
         return
     errors = {name: weighted_error(name, scales, work.learner) for name, scales in work.scales.items()}
@@ -232,7 +232,7 @@ def size(work: FourBitsWork) -> Iterator[Criterion]:
 
 def _these_weights(work: FourBitsWork) -> Iterator[Criterion]:
     """What tasks 3 and 4 need first: whose decoder it is, and that the stored weights are the given ones."""
-    yield instance.known(work.learner, LEARNER)
+    yield submission.known(work.learner, LEARNER)
     if work.learner:
         yield work.rounded
 

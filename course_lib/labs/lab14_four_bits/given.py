@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib._util.npz_files import read_arrays
 from course_lib.errors import BuildError, CourseError
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def model(learner: str = "") -> GPT:
             for parameter in (getattr(block, norm).weight, getattr(block, norm).bias):
                 parameter[channel] *= _TIMES
             getattr(block, product).weight[:, channel] /= _TIMES
-        rng, values = instance.rng(learner, "lab14"), SIZE * (HEADS + SHARED)
+        rng, values = submission.rng(learner, "lab14"), SIZE * (HEADS + SHARED)
         for block in made.each_block():
             orders = [rng.permutation(SIZE) for _ in range(SHARED)]
             rows = np.concatenate([SIZE * head + order for head, order in enumerate(orders)])

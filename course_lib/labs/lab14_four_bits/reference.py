@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab14_four_bits import checks, given
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Int4, fp8
 from course_lib.labs.lab14_four_bits.loss import Meter
@@ -116,7 +116,7 @@ def _error(one: Int4 | Fp8, weight: np.ndarray, importance: np.ndarray) -> float
 
 def write_files(folder: Path, learner: str) -> None:
     """Write the reference submission for a learner's decoder."""
-    instance.write(folder / checks.LEARNER, learner)
+    submission.write(folder / checks.LEARNER, learner)
     codes, packed = given.packing_arrays()
     arrays = {name: pack(array) for name, array in codes.items()} | {"codes": unpack(packed, (16, 20))}
     np.savez(folder / checks.PACKED, **arrays)  # type: ignore[arg-type]

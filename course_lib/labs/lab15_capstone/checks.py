@@ -11,12 +11,10 @@ from pathlib import Path
 
 from course_lib.benchmark import Interval
 from course_lib.engines import ModelSource, Plan
-from course_lib.labs.framework import lowering
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_met, open_without_reference, reaches_threshold
-from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.reference import absent, ours
-from course_lib.labs.framework.task import TOO_FEW
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework import onnx_model
+from course_lib.labs.framework.criteria import ALL, HALF, TOO_FEW, Criterion, all_met, open_without_reference, reaches_threshold
+from course_lib.labs.framework.examination import Examiner, ours
+from course_lib.labs.framework.lab import Work, absent, step
 from course_lib.labs.lab15_capstone import given, reference
 from course_lib.labs.lab15_capstone.given import Settings
 from course_lib.labs.lab15_capstone.pipeline import Subject, record
@@ -54,7 +52,7 @@ class PipelineWork(Work):
         scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
         examiner.begins(f"detect, latency and frames: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
         started = self.closing.enter_context
-        yours = started(examiner.engine(lowering.runnable(self.graph, self.files[1], examiner, plan)))
+        yours = started(examiner.engine(onnx_model.runnable(self.graph, self.files[1], examiner, plan)))
         eager = started(examiner.baseline(ModelSource("course_lib.models:detector")))
         with ours():
             theirs, first = (
@@ -81,7 +79,7 @@ def _reference(examiner: Examiner) -> Plan:
         return _as_exported(REFERENCE_SETTINGS.size, examiner)
     with tempfile.TemporaryDirectory() as scratch:
         reference.write(Path(scratch))
-        return lowering.runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
+        return onnx_model.runnable(Path(scratch, "model.onnx"), given.recipe(REFERENCE_SETTINGS.size), examiner)
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.framework.submission_files import read_toml
+from course_lib.labs.framework.submission import read_toml
 from course_lib.models.digit_video import prepared, video
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Precision, Profile, Recipe

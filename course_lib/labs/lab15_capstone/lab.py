@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from course_lib.engines import Plan
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab15_capstone import checks, given, reference
 from course_lib.labs.lab15_capstone.trial import Trial
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from course_lib.benchmark import Interval
-from course_lib.labs.framework.reference import absent
+from course_lib.labs.framework.lab import absent
 from course_lib.labs.lab15_capstone import given, reference
 from course_lib.labs.lab15_capstone.boxes import Quality, quality, resampled
 from course_lib.labs.lab15_capstone.given import Detections, Settings

@@ -14,13 +14,12 @@ import numpy as np
 from course_lib._util.plain_text import plain
 from course_lib.engines import Plan
 from course_lib.errors import EngineError
-from course_lib.labs.framework.answers import decibels
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals, holds
-from course_lib.labs.framework.isolation import examined, module_command, read_hostile, run_isolated
-from course_lib.labs.framework.one_graph import fixed
-from course_lib.labs.framework.runner import decoded
-from course_lib.labs.framework.submission_files import read_json, read_text, submitted, submitted_recipe
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.onnx_model import fixed, transformed
+from course_lib.labs.framework.racing import decibels
+from course_lib.labs.framework.runner import decoded, module_command, read_hostile, run_isolated
+from course_lib.labs.framework.submission import read_json, read_text, submitted, submitted_recipe
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE, draw
 from course_lib.recipe import Recipe
 
@@ -136,17 +135,8 @@ class NetworkWork(Work):
         feeds = io.BytesIO()
         np.savez(feeds, **draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))  # type: ignore[arg-type]
         question = f"{len(feeds.getvalue())}\n".encode() + feeds.getvalue() + self.model("fp32").read_bytes()
-        return examined(
-            f"{_PROGRAMS}.node_times",
-            question,
-            lambda answer: read_hostile(
-                answer, lambda rows: {plain(name, 200): float(share) for name, share in rows}, _INVALID
-            ),
-            "fp32.onnx",
-            "export it again",
-            launcher=self.examiner.launcher,
-            time_limit_s=_LIMIT_S,
-        )
+        answer = transformed(f"{_PROGRAMS}.node_times", question, "fp32.onnx", launcher=self.examiner.launcher)
+        return read_hostile(answer, lambda rows: {plain(name, 200): float(share) for name, share in rows}, _INVALID)
 
 
 def export(work: NetworkWork) -> Iterator[Criterion]:

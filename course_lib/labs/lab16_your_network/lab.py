@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.framework.task import Task
 from course_lib.labs.lab16_your_network import checks
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.labs.framework.sandboxed import learner_code
+from course_lib.labs.framework import learner_code
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, RECIPE, draw
 from course_lib.recipe import Profile, Recipe
 
@@ -60,7 +60,7 @@ def write(folder: Path) -> None:
 @cache
 def _files() -> dict[str, bytes]:
     from course_lib.engines import build, load
-    from course_lib.labs.framework.answers import decibels
+    from course_lib.labs.framework.racing import decibels
     from course_lib.models import export_onnx
     from course_lib.precision import MinMaxCalibrator, activations, cast, insert_qdq, observe
     from course_lib.profiling import profile_onnxruntime

@@ -20,7 +20,7 @@ from course_lib.grading.integrity.matches import Match, similar
 from course_lib.grading.isolation import withheld
 from course_lib.grading.reports import attention, class_page
 from course_lib.grading.reports.class_report import read
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from tests.grading.classes import new_room, put, verdict
 from tests.grading.conftest import LAB, ROOT
 
@@ -263,10 +263,10 @@ def test_files_under_the_id_of_a_friend_are_shown(tmp_path: Path) -> None:
     ):
         folder = made.folder / "submitted" / student / lab.name
         folder.mkdir(parents=True)
-        instance.write(folder / "causes.json", learner, costs={})
+        submission.write(folder / "causes.json", learner, costs={})
     students = ("ada", "ben", "cleo", "dora", "emil", "fay")
     assert copies.shared_instances(lab, made, students) == {"ada": ("ada", "ben"), "dora": ("cleo",)}
-    instance.write(made.folder / "submitted/fay" / lab.name / "causes.json", "machine-1", costs={})
+    submission.write(made.folder / "submitted/fay" / lab.name / "causes.json", "machine-1", costs={})
     assert copies.shared_instances(lab, made, students)["machine-1"] == ("emil", "fay")
 
 

@@ -128,7 +128,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from course_lib import labs
 from course_lib.errors import ReferenceAbsent
-from course_lib.labs.framework import withheld
+from course_lib.labs import withheld
 for name in labs.names():
     lab = labs.find(name)
     try:

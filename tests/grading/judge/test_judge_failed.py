@@ -13,7 +13,7 @@ from course_lib.grading.judge import judging
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import FAULT, Points, Review
 from course_lib.labs import Examiner
-from course_lib.labs.framework.task import JUDGE_FAILED
+from course_lib.labs.framework.criteria import JUDGE_FAILED
 from course_lib.labs.lab11_torch_tensorrt import checks, lab, reference
 from tests.labs.quick import tiers
 

@@ -11,7 +11,7 @@ from course_lib.errors import NO_ANSWER, PRECISION, PROFILE, WORKER_ENDED, Backe
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import Points, Review
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework.task import JUDGE_FAILED, NO_REFERENCE, NOT_EXAMINED, UNUSUAL
+from course_lib.labs.framework.criteria import JUDGE_FAILED, NO_REFERENCE, NOT_EXAMINED, UNUSUAL
 from tests.grading.conftest import LAB
 
 

@@ -17,8 +17,7 @@ from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.reports import class_page, exports, report
 from course_lib.grading.reports.class_report import read
-from course_lib.labs.framework.criteria import HALF, Criterion
-from course_lib.labs.framework.task import NOT_EXAMINED, UNUSUAL
+from course_lib.labs.framework.criteria import HALF, NOT_EXAMINED, UNUSUAL, Criterion
 from tests.grading.classes import faulty, new_room, put, real_verdict, verdict
 from tests.grading.conftest import LAB
 

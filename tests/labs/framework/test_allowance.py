@@ -14,7 +14,7 @@ from course_lib.errors import WORKER_ENDED, BuildError, EngineError, ExaminerFau
 from course_lib.grading.judge import judging
 from course_lib.grading.judge.health import Device
 from course_lib.labs import Examination, Examiner
-from course_lib.labs.framework import isolation
+from course_lib.labs.framework import onnx_model, runner
 
 LAB = labs.find("lab03")
 _SLOW = "import sys, time; time.sleep(0.4); print('{}', flush=True)"
@@ -25,7 +25,7 @@ def launcher(seconds: float) -> Charged:
 
 
 def isolated(paid: Charged) -> None:
-    isolation.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=paid, time_limit_s=60, max_bytes=100)
+    runner.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=paid, time_limit_s=60, max_bytes=100)
 
 
 def worked(paid: Charged) -> None:
@@ -34,7 +34,7 @@ def worked(paid: Charged) -> None:
 
 
 def examined(paid: Charged) -> None:
-    isolation.examined("time", b"", lambda answer: answer, "model.onnx", "", launcher=paid, time_limit_s=60)
+    onnx_model.transformed("time", b"", launcher=paid)
 
 
 @pytest.mark.parametrize("run", [isolated, worked])
@@ -55,7 +55,7 @@ def test_the_sum_of_all_processes_is_bounded(run):
 
 def test_a_call_keeps_its_own_limit():
     with pytest.raises(EngineError, match=r"within 0\.1 s"):
-        isolation.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=launcher(9), time_limit_s=0.1, max_bytes=100)
+        runner.run_isolated([sys.executable, "-c", _SLOW], b"", launcher=launcher(9), time_limit_s=0.1, max_bytes=100)
 
 
 def test_the_courses_own_work_is_not_charged():

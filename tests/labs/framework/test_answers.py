@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner
-from course_lib.labs.framework.answers import (
+from course_lib.labs.framework.racing import (
     NOT_FINITE_DB,
     SLOWEST,
     check_every_size,

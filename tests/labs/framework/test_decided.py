@@ -8,9 +8,18 @@ import pytest
 
 from course_lib.errors import BuildError
 from course_lib.labs import Examiner, Task
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, at_most, equals, holds, open_without_reference
-from course_lib.labs.framework.task import UNUSUAL
-from course_lib.labs.framework.work import Work, step
+from course_lib.labs.framework.criteria import (
+    ALL,
+    HALF,
+    UNUSUAL,
+    Criterion,
+    at_least,
+    at_most,
+    equals,
+    holds,
+    open_without_reference,
+)
+from course_lib.labs.framework.lab import Work, step
 from tests.labs.framework.toy_lab import Answer
 
 OPEN = open_without_reference("kernels", "12")

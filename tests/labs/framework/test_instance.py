@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 
 
 @pytest.fixture(autouse=True)
 def no_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in instance.VARIABLES:
+    for name in submission.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def drawn(learner: str, subject: str = "lab02") -> list[int]:
-    return instance.rng(learner, subject).integers(0, 1000, 8).tolist()
+    return submission.rng(learner, subject).integers(0, 1000, 8).tolist()
 
 
 def test_an_instance_follows_from_id_and_subject_on_every_machine() -> None:
@@ -29,18 +29,18 @@ def test_an_instance_follows_from_id_and_subject_on_every_machine() -> None:
 
 def test_the_id_is_the_named_one_then_the_files_then_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "answers.json"
-    own = instance.begin(file)
-    assert own == instance.begin(tmp_path / "other.json") and own.startswith("machine-"), "drawn once for the machine"
+    own = submission.begin(file)
+    assert own == submission.begin(tmp_path / "other.json") and own.startswith("machine-"), "drawn once for the machine"
     monkeypatch.setenv("JUPYTERHUB_USER", "hub")
-    assert instance.begin(tmp_path / "third.json") == "hub"
-    assert instance.begin(file) == own, "work that has begun keeps its instance, also on the grader's machine"
-    assert instance.begin(file, "ada ") == "ada" == instance.learner_in(file)
+    assert submission.begin(tmp_path / "third.json") == "hub"
+    assert submission.begin(file) == own, "work that has begun keeps its instance, also on the grader's machine"
+    assert submission.begin(file, "ada ") == "ada" == submission.learner_in(file)
 
 
 def test_answers_in_the_file_stay(tmp_path: Path) -> None:
     file = tmp_path / "answers.json"
-    instance.write(file, "ada", costs={"head": 1})
-    instance.begin(file, "ben")
+    submission.write(file, "ada", costs={"head": 1})
+    submission.begin(file, "ben")
     assert json.loads(file.read_text()) == {"learner": "ben", "costs": {"head": 1}}
 
 
@@ -48,12 +48,12 @@ def test_answers_in_the_file_stay(tmp_path: Path) -> None:
 def test_a_file_without_an_id_costs_nobody_a_point(tmp_path: Path, text: str) -> None:
     file = tmp_path / "answers.json"
     file.write_text(text)
-    criterion = instance.known(instance.learner_in(file), file.name)
+    criterion = submission.known(submission.learner_in(file), file.name)
     assert (criterion.met, criterion.found) == (None, "missing")
-    assert instance.known("ada", file.name).met is True
+    assert submission.known("ada", file.name).met is True
 
 
 def test_a_machine_that_keeps_nothing_still_has_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert instance.begin(tmp_path / "answers.json").startswith("machine-")
+    assert submission.begin(tmp_path / "answers.json").startswith("machine-")

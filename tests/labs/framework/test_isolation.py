@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs.framework.isolation import read_hostile, run_isolated
+from course_lib.labs.framework.runner import read_hostile, run_isolated
 
 
 def run(code: str, question: bytes = b"", *, launcher=None, time_limit_s: float = 20, max_bytes: int = 1 << 20) -> bytes:

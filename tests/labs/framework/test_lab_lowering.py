@@ -8,7 +8,7 @@ import pytest
 from course_lib.engines.backends.onnxruntime import session
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner
-from course_lib.labs.framework import lowering
+from course_lib.labs.framework import onnx_model
 from course_lib.precision import LOWERED, insert_qdq, lower_for_onnxruntime, lowering_helps
 
 
@@ -21,14 +21,14 @@ def quantized(small_onnx) -> onnx.ModelProto:
 
 
 def test_same_copy_as_here(quantized):
-    assert lowering.lowered(quantized.SerializeToString()) == lower_for_onnxruntime(quantized).SerializeToString()
+    assert onnx_model.lowered(quantized.SerializeToString()) == lower_for_onnxruntime(quantized).SerializeToString()
 
 
 def test_the_plan_is_built_from_the_copy(quantized, service_recipe, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(quantized, path)
     recipe = service_recipe.model_copy(update={"precision": "int8"})
-    plan = lowering.runnable(path, recipe, Examiner(runner="onnxruntime"))
+    plan = onnx_model.runnable(path, recipe, Examiner(runner="onnxruntime"))
     marked = {entry.key for entry in onnx.load_model_from_string(plan.data).metadata_props}
     assert (LOWERED in marked) == lowering_helps()
 
@@ -44,12 +44,12 @@ def test_rejected_in_one_line(quantized, small_onnx, what):
         "lowered": lower_for_onnxruntime(quantized, {"avx_vnni"}).SerializeToString(),
     }[what]
     with pytest.raises(EngineError, match=r"^the model cannot be lowered for ONNX Runtime: \S.*$"):
-        lowering.lowered(data)
+        onnx_model.lowered(data)
 
 
 def test_wanted_where_onnxruntime_runs_on_a_cpu(monkeypatch):
     monkeypatch.setattr(session, "device", lambda: "cpu")
-    assert lowering.wanted(Examiner(runner="onnxruntime"))
-    assert not lowering.wanted(Examiner(runner="tensorrt"))
+    assert onnx_model.wants_lowering(Examiner(runner="onnxruntime"))
+    assert not onnx_model.wants_lowering(Examiner(runner="tensorrt"))
     monkeypatch.setattr(session, "device", lambda: "cuda")
-    assert not lowering.wanted(Examiner(runner="onnxruntime"))
+    assert not onnx_model.wants_lowering(Examiner(runner="onnxruntime"))

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from course_lib.errors import EngineError
-from course_lib.labs.framework import runner
-from course_lib.labs.framework.isolation import read_hostile
-from course_lib.labs.framework.sandboxed import learner_code
-from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages
+from course_lib.labs.framework import learner_code, runner
+from course_lib.labs.framework.learner_code import OnlyPackages
+from course_lib.labs.framework.runner import read_hostile
 
 # Sent as text: their processes see no file of the course.
-ALONE = ("lab06_qat.sandboxed.call_qat", "framework.sandboxed.learner_code")
+ALONE = ("lab06_qat.sandboxed.call_qat", "framework.learner_code")
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from course_lib.errors import TWO_READINGS, BuildError
 from course_lib.labs import Examiner
-from course_lib.labs.framework import one_graph
+from course_lib.labs.framework import onnx_model
 from course_lib.models import classifier, export_onnx
 
 FLOAT = TensorProto.FLOAT
@@ -77,20 +77,20 @@ REJECTED = {
 def test_what_could_hide_a_computation_is_rejected(name):
     make, words = REJECTED[name]
     with pytest.raises(BuildError) as rejected:
-        one_graph.plain_graph(make().SerializeToString())
+        onnx_model.plain_graph(make().SerializeToString())
     assert words in str(rejected.value)
 
 
 def test_an_exported_network_stays_as_it_is():
     exported = export_onnx(classifier("wide"))
-    assert onnx.ModelProto.FromString(one_graph.plain_graph(exported.SerializeToString())) == exported
+    assert onnx.ModelProto.FromString(onnx_model.plain_graph(exported.SerializeToString())) == exported
 
 
 def test_every_node_has_a_name_of_its_own():
     made = model(node("Neg", "x", "a"), node("Neg", "a", "b"), node("Abs", "b", "y"))
     for one, name in zip(made.graph.node, ("w", "w", ""), strict=True):
         one.name = name
-    named = onnx.ModelProto.FromString(one_graph.plain_graph(made.SerializeToString()))
+    named = onnx.ModelProto.FromString(onnx_model.plain_graph(made.SerializeToString()))
     assert [one.name for one in named.graph.node] == ["w", "w_1", "Abs_2"]
 
 
@@ -99,8 +99,8 @@ def test_the_file_is_read_in_another_process(tmp_path: Path):
     (tmp_path / "scratch").mkdir()
     path.write_bytes(model(node("RandomNormalLike", "x", "noise"), node("Add", "x noise", "y")).SerializeToString())
     with pytest.raises(BuildError, match=r"model\.onnx: node 'noise'") as rejected:
-        one_graph.fixed(path, tmp_path / "scratch", Examiner())
+        onnx_model.fixed(path, tmp_path / "scratch", Examiner())
     assert rejected.value.code == TWO_READINGS
     path.write_bytes(b"nonsense")
     with pytest.raises(BuildError, match="not an ONNX model"):
-        one_graph.fixed(path, tmp_path / "scratch", Examiner())
+        onnx_model.fixed(path, tmp_path / "scratch", Examiner())

@@ -14,8 +14,8 @@ from course_lib import labs
 from course_lib.benchmark.statistics import timed_ms
 from course_lib.errors import EngineError
 from course_lib.labs import Examiner
+from course_lib.labs.framework.criteria import UNUSUAL
 from course_lib.labs.framework.racing import Pace, Tiers, batch_sizes, race
-from course_lib.labs.framework.task import UNUSUAL
 
 TIERS = Tiers(full=Pace(of_reference=0.8, over_eager=1.5), partial=Pace(of_reference=0.5, over_eager=1.1))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.framework.submission_files import read_json, read_text, read_toml, submitted_recipe
+from course_lib.labs.framework.submission import read_json, read_text, read_toml, submitted_recipe
 
 READERS = {"a.py": read_text, "a.json": read_json, "a.toml": read_toml}
 

@@ -11,8 +11,7 @@ from nbgrader.validator import Validator
 
 from course_lib import labs
 from course_lib.errors import CourseError
-from course_lib.labs.framework.criteria import HALF, Criterion
-from course_lib.labs.framework.task import NO_REFERENCE, Outcome
+from course_lib.labs.framework.criteria import HALF, NO_REFERENCE, Criterion, Outcome
 
 LAB = labs.find("lab01")
 RELEASED = Path(__file__).resolve().parents[3] / "labs" / LAB.name / f"{LAB.name}.ipynb"

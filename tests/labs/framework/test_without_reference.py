@@ -12,12 +12,10 @@ import pytest
 import course_lib
 from course_lib.errors import EngineError, ReferenceAbsent
 from course_lib.grading.isolation import withheld as withheld_files
-from course_lib.labs import Examination, Examiner, Lab, Task, find
-from course_lib.labs.framework import withheld
-from course_lib.labs.framework.criteria import HALF, at_least, holds
+from course_lib.labs import Examination, Examiner, Lab, Task, find, withheld
+from course_lib.labs.framework.criteria import HALF, NO_REFERENCE, at_least, holds
+from course_lib.labs.framework.lab import absent
 from course_lib.labs.framework.racing import Pace, Tiers
-from course_lib.labs.framework.reference import absent
-from course_lib.labs.framework.task import NO_REFERENCE
 
 TIERS = Tiers(full=Pace(of_reference=0.8, over_eager=1.5), partial=Pace(of_reference=0.5, over_eager=1.1))
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from course_lib.labs import Examination, Examiner, Lab, Task
-from course_lib.labs.framework.submission_files import missing
+from course_lib.labs.framework.criteria import Tier
+from course_lib.labs.framework.submission import missing
 
 
 class Answer(Lab):
@@ -25,8 +26,8 @@ class Answer(Lab):
         if not file.is_file():
             return Examination(self.zero_outcomes(missing("answer.txt")))
         if file.read_text().strip() == "42":
-            return Examination((self.outcome("answer", "full", "answer.txt holds the right number."),))
-        return Examination((self.outcome("answer", "none", "answer.txt holds another number.", "Multiply 6 by 7."),))
+            return Examination((self.outcome("answer", Tier.FULL, "answer.txt holds the right number."),))
+        return Examination((self.outcome("answer", Tier.NONE, "answer.txt holds another number.", "Multiply 6 by 7."),))
 
 
 lab = Answer()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab06_qat import checks, given, reference
 
 LEARNER = "ada"
@@ -57,12 +57,12 @@ def save_qat(changes: Mapping[str, str], folder: Path) -> None:
 
 def save_float_layers(names: tuple[str, ...], folder: Path) -> None:
     """The choice of task 1."""
-    instance.write(folder / checks.CHOICES, LEARNER, float_layers=names)
+    submission.write(folder / checks.CHOICES, LEARNER, float_layers=names)
 
 
 def save_ranges(scales: Callable[[], Mapping[str, float]], folder: Path) -> None:
     """The choice of task 2."""
-    instance.write(folder / checks.CHOICES, LEARNER, input_scales=scales())
+    submission.write(folder / checks.CHOICES, LEARNER, input_scales=scales())
 
 
 def times_minmax(fraction: float) -> dict[str, float]:
@@ -96,13 +96,13 @@ def trained_in_float() -> dict[str, dict[str, np.ndarray]]:
 def save_trained(network: Callable[[], Mapping[str, Mapping[str, np.ndarray]]], folder: Path) -> None:
     """The file of task 4."""
     reference.save(network(), folder)
-    instance.begin(folder / checks.CHOICES, LEARNER)
+    submission.begin(folder / checks.CHOICES, LEARNER)
 
 
 def another(folder: Path) -> None:
     """Another right answer: one layer more in float, another percentile, an autograd function, and fixed ranges."""
     scales = reference.percentile_scales(LEARNER, 99.6)
-    instance.write(folder / checks.CHOICES, LEARNER, float_layers=("stem", "depth2", "depth1"), input_scales=scales)
+    submission.write(folder / checks.CHOICES, LEARNER, float_layers=("stem", "depth2", "depth1"), input_scales=scales)
     save_qat({}, folder)
     save_trained(partial(reference.trained, LEARNER, learned_scales=False), folder)
 

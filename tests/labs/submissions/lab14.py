@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.labs.framework import instance
+from course_lib.labs.framework import submission
 from course_lib.labs.lab14_four_bits import checks, given, reference
 from course_lib.labs.lab14_four_bits.given import PRODUCTS, Fp8, Int4, fp8
 from course_lib.labs.lab14_four_bits.reference import pack, unpack
@@ -89,7 +89,7 @@ def save_scales(folder: Path, search: Callable[[np.ndarray, np.ndarray], np.ndar
         for name, weight in given.weights(LEARNER).items()
     }
     np.savez(folder / checks.SCALES, **arrays)  # type: ignore[arg-type]
-    instance.write(folder / checks.LEARNER, LEARNER)
+    submission.write(folder / checks.LEARNER, LEARNER)
 
 
 def coarse_search(weight: np.ndarray, importance: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ def nearest(weight: np.ndarray, _: np.ndarray) -> np.ndarray:
 def save_forms(forms: Callable[[], Forms], folder: Path) -> None:
     """The weights of task 3."""
     given.save(forms(), folder / given.FILE)
-    instance.write(folder / checks.LEARNER, LEARNER)
+    submission.write(folder / checks.LEARNER, LEARNER)
 
 
 def other_forms(folder: Path) -> None:

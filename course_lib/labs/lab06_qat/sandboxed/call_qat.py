@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, answered, given_values, plain_values, run
+from course_lib.labs.framework.learner_code import OnlyPackages, answered, given_values, plain_values, run
 
 FILE = "qat.py"
 

@@ -7,7 +7,7 @@ import base64
 import gc
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from course_lib import standin
-from course_lib.labs.framework.sandboxed import learner_code
-from course_lib.labs.framework.sandboxed.learner_code import decoded, described, encoded, failure, loaded
+from course_lib.labs.framework import learner_code
+from course_lib.labs.framework.learner_code import decoded, described, encoded, failure, loaded
 from course_lib.labs.lab09_runtime.given import VERSION, fits
 from course_lib.standin import cuda_driver, gpu
 from course_lib.standin.costs import schedule
@@ -76,7 +76,7 @@ def _scene(serve: _Serve, plan: bytes, scene: Mapping[str, Any]) -> dict[str, An
     """``answers`` or the ``error`` of `serve`, and what the stand-in recorded until it ended."""
     trace: list[gpu.Row] = []
     gpu.reset(total_memory=MEMORY, trace=trace)
-    requests = [decoded(request) for request in scene["requests"]]
+    requests = [_with_strides(decoded(request), request["strides"]) for request in scene["requests"]]
     returned, kept = None, None  # as a service keeps them: the traceback of an error holds the variables of `serve`
     try:
         returned = serve(plan, _one_by_one(requests, scene["breaks_off"]))
@@ -95,6 +95,16 @@ def _scene(serve: _Serve, plan: bytes, scene: Mapping[str, Any]) -> dict[str, An
         "intervals": [list(interval) for interval in times.intervals],
         **(failure(kept, FILE) if kept else _returned(returned)),
     }
+
+
+def _with_strides(array: np.ndarray, strides: Sequence[int]) -> np.ndarray:
+    """A copy with this order in memory, which belongs to the question."""
+    reach = [stride * (size - 1) for stride, size in zip(strides, array.shape, strict=True)]
+    memory = bytearray(sum(map(abs, reach)) + array.itemsize)
+    first = -sum(min(0, one) for one in reach)
+    view: np.ndarray = np.ndarray(array.shape, array.dtype, memory, first, tuple(strides))
+    view[...] = array
+    return view
 
 
 def _one_by_one(requests: list[np.ndarray], breaks_off: bool) -> Iterator[np.ndarray]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.errors import CourseError, EngineError
-from course_lib.labs.framework.sandboxed.learner_code import OnlyPackages, described, loaded
+from course_lib.labs.framework.learner_code import OnlyPackages, described, loaded
 
 FILE = "pipeline.py"
 ENGINE_ROW = "engine"  # the row of a timeline with the engine's own work

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from course_lib.labs.framework.sandboxed import learner_code
+from course_lib.labs.framework import learner_code
 
 CONVERTER, MODEL = "converter.py", "model.py"
 OPERATOR = "aten.median.dim"

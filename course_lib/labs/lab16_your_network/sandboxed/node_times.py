@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from course_lib.labs.framework.isolation import transform
+from course_lib.labs.framework.onnx_model import transform
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from course_lib.labs.framework.sandboxed import learner_code
+from course_lib.labs.framework import learner_code
 
 FACTORY = "factory"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from course_lib.errors import ReferenceAbsent
 
-ABSENT = True  # `reference.absent` looks for it
+ABSENT = True  # `framework.lab.absent` looks for it
 
 
 def __getattr__(name: str) -> object:

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-MOST_BYTES = 1 << 20  # of one array in an answer
-_PYTHONS_OWN = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, BaseException)]
 Ask = Callable[[Callable[..., Any], Any], Any]  # calls a learner's function with one question, and returns JSON values
 
 
@@ -45,6 +43,15 @@ class OnlyPackages:
             frame = frame.f_back
         if self.file in ("", frame.f_code.co_filename):
             raise ImportError(f"the file may import {', '.join(self.packages)} and Python's own modules, not {name!r}")
+
+
+def main() -> None:
+    """The usual program: call each function with the given arguments, by position, and write its results."""
+
+    def called(function: Callable[..., Any], question: Any) -> Any:
+        return plain_values(function(*given_values(question)))
+
+    run(lambda request: answered(request, dict.fromkeys(request["questions"], called)), OnlyPackages("numpy"))
 
 
 def run(answer: Callable[[dict[str, Any]], Any], hook: OnlyPackages | None = None) -> None:
@@ -100,7 +107,8 @@ def failure(error: BaseException, file: str) -> dict[str, Any]:
 
     ``raised`` is the error's class if it is Python's own, and "" for a learner's class, whatever its name is.
     """
-    raised = next((one.__name__ for one in _PYTHONS_OWN if one is type(error)), "")
+    kind = type(error)
+    raised = kind.__name__ if vars(builtins).get(kind.__name__) is kind else ""
     return {"error": described(error, file), "empty": isinstance(error, NotImplementedError), "raised": raised}
 
 
@@ -139,37 +147,12 @@ def given_values(value: Any) -> Any:
     return [given_values(one) for one in value] if isinstance(value, list) else value
 
 
-def main() -> None:
-    """The usual program: call each function with the given arguments, by position, and write its results."""
-
-    def called(function: Callable[..., Any], question: Any) -> Any:
-        return plain_values(function(*given_values(question)))
-
-    def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return answered(request, dict.fromkeys(request["questions"], called))
-
-    run(answer, OnlyPackages("numpy"))
-
-
 def encoded(array: np.ndarray) -> dict[str, Any]:
     """An array as JSON values."""
     data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
 
 
-def encoded_with_strides(array: np.ndarray) -> dict[str, Any]:
-    """As `encoded`, for an array whose order in memory belongs to the question."""
-    return encoded(array) | {"strides": list(array.strides)}
-
-
 def decoded(values: Mapping[str, Any]) -> np.ndarray:
-    """The array that `encoded` wrote, with its strides if it was written with them."""
-    array = np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()
-    if "strides" not in values or not array.size:
-        return array
-    reach = [stride * (size - 1) for stride, size in zip(values["strides"], array.shape, strict=True)]
-    memory = bytearray(sum(map(abs, reach)) + array.itemsize)
-    first = -sum(min(0, one) for one in reach)
-    view: np.ndarray = np.ndarray(array.shape, array.dtype, memory, first, tuple(values["strides"]))
-    view[...] = array
-    return view
+    """The array that `encoded` wrote."""
+    return np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()

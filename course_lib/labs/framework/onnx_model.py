@@ -1,0 +1,194 @@
+"""A submission's ONNX model, which only processes of its own read: checked to be one plain graph, and rewritten for ONNX Runtime.
+
+The builder shows which layers an engine has, and the runner answers and is timed. A branch, or an operator of another library, would
+let the two compute differently. An INT8 model is lowered to the form that is fast in ONNX Runtime. A half-precision model is emulated:
+ONNX Runtime on a CPU computes most of it in float32 without the rounding between two nodes, and without an overflow that every GPU shows.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_lib.engines import Plan, split_target
+from course_lib.engines.registry import find
+from course_lib.engines.worker.allowance import Launcher
+from course_lib.errors import TWO_READINGS, BuildError, CourseError, EngineError
+from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.runner import module_command, run_isolated
+from course_lib.recipe import Recipe
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+_REJECTED_OPERATORS = {
+    "draws random numbers: the same inputs must give the same answers": (
+        *("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial", "Bernoulli"),
+    ),
+    "makes outputs whose size depends on values: the size of each tensor must follow from the input shapes": (
+        *("NonZero", "Compress", "Unique", "NonMaxSuppression", "StringNormalizer", "TfIdfVectorizer"),
+    ),
+}
+_DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `transform` begins
+_LONGEST = 500  # bytes of a complaint
+
+
+class Rejected(BuildError):
+    """The course's own code rejected the model that it was to transform."""
+
+
+def transformed(
+    module: str, model: bytes, file: str = "model.onnx", *, function: str = "main", launcher: Launcher | None = None
+) -> bytes:
+    """What a function of a module, which calls `transform` in its own process, makes of a serialized model.
+
+    Args:
+        file: the submission's file, for messages.
+
+    Raises:
+        Rejected: a `CourseError` there, with its message.
+        BuildError: any other error there, or no answer in time.
+    """
+    command, limit = module_command(module, function), 2 * len(model) + (1 << 20)
+    try:
+        answer = run_isolated(command, model, launcher=launcher, time_limit_s=60.0, max_bytes=limit)
+    except EngineError as error:
+        raise BuildError(f"{file}: {error}", code=error.code) from None
+    if answer[:1] == _REJECTED:
+        raise Rejected(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}", code=TWO_READINGS)
+    if answer[:1] != _DONE:
+        raise BuildError(f"{file} is not an ONNX model, or only a part of one")
+    return answer[1:]
+
+
+def transform(change: Callable[[bytes], bytes]) -> None:
+    """The child's end of `transformed`: a model on standard input, the changed one or one line of complaint on standard output."""
+    try:
+        answer = _DONE + change(sys.stdin.buffer.read())
+    except CourseError as error:
+        answer = _REJECTED + " ".join(str(error).split()).encode(errors="replace")
+    except Exception:  # a file can be broken in more ways than protobuf and onnx have classes for
+        answer = _FAILED
+    sys.stdout.buffer.write(answer)
+
+
+def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
+    """The `plain_graph` of a model, as a file in `scratch`."""
+    checked = transformed(__name__, model.read_bytes(), model.name, launcher=examiner.launcher)
+    target = scratch / model.name
+    target.write_bytes(checked)
+    return target
+
+
+def main() -> None:
+    """The child's end of `fixed`."""
+    transform(plain_graph)
+
+
+def plain_graph(data: bytes) -> bytes:
+    """The serialized model, after the checks, with a name of its own for each node: layers are counted by name.
+
+    Raises:
+        BuildError: functions, operators of other domains, weights in other files, control flow, random numbers, sizes that depend
+            on values, or training mode.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    if model.functions:
+        raise BuildError("the model defines functions. Inline them: onnx.inliner.inline_local_functions(model)")
+    for tensor in model.graph.initializer:
+        if tensor.external_data or tensor.data_location:
+            raise BuildError(f"the constant {tensor.name[:60]!r} is in another file: save the model with its weights inside")
+    for node in model.graph.node:
+        _check_node(node)
+    _name_nodes(model)
+    return model.SerializeToString()
+
+
+def _check_node(node: NodeProto) -> None:
+    called = f"node {(node.name or ''.join(node.output[:1]))[:60]!r} ({node.op_type[:40]})"
+    if node.domain not in ("", "ai.onnx"):
+        raise BuildError(f"{called} is of the domain {node.domain[:40]!r}: use the operators of ONNX itself")
+    if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+        raise BuildError(
+            f"{called} is control flow, which can hide what runs: submit one graph without branches, and unroll loops"
+        )
+    for reason, operators in _REJECTED_OPERATORS.items():
+        if node.op_type in operators:
+            raise BuildError(f"{called} {reason}")
+    if any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute):
+        raise BuildError(f"{called} is in training mode: export the network in eval mode")
+
+
+def _name_nodes(model: ModelProto) -> None:
+    taken: set[str] = set()
+    for number, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{number}"
+        taken.add(node.name)
+
+
+def wants_lowering(examiner: Examiner) -> bool:
+    """Whether the runner is fast with INT8 only after lowering."""
+    return find(split_target(examiner.runner)[0]).wants_lowered_int8()
+
+
+def runnable(model: Path, recipe: Recipe, examiner: Examiner, built: Plan | None = None) -> Plan:
+    """`Examiner.runnable`, of a lowered copy of an INT8 model if the examiner's runner is fast only with that."""
+    if recipe.precision != "int8" or not wants_lowering(examiner):
+        return examiner.runnable(model, recipe, built)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "model.onnx")
+        copy.write_bytes(lowered(model.read_bytes(), launcher=examiner.launcher))
+        return examiner.runnable(copy, recipe)
+
+
+def lowered(model: bytes, *, launcher: Launcher | None = None) -> bytes:
+    """`precision.lower_for_onnxruntime` for a serialized model. Whatever fails is an EngineError."""
+    try:
+        return transformed(__name__, model, function="lower", launcher=launcher)
+    except BuildError as error:
+        raise EngineError(f"the model cannot be lowered for ONNX Runtime: {error}") from None
+
+
+def lower() -> None:
+    """The child's end of `lowered`."""
+    import onnx
+
+    from course_lib.precision import lower_for_onnxruntime
+
+    transform(lambda data: lower_for_onnxruntime(onnx.load_model_from_string(data)).SerializeToString())
+
+
+def emulated(model: bytes, *, launcher: Launcher | None = None) -> bytes:
+    """`precision.emulate` for a serialized model: float32 arithmetic between roundings. Whatever fails is a BuildError."""
+    try:
+        return transformed(__name__, model, function="emulate", launcher=launcher)
+    except BuildError as error:
+        raise BuildError(f"model.onnx cannot be emulated: {error}") from None
+
+
+def emulate() -> None:
+    """The child's end of `emulated`."""
+    transform(_emulated)
+
+
+def _emulated(data: bytes) -> bytes:
+    import onnx
+    import onnx_ir as ir
+
+    from course_lib.precision import emulate
+
+    model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))
+    opened = ir.from_proto(model)
+    for node in opened.graph:
+        for value in node.outputs:
+            if value.name and value.dtype is None:
+                raise BuildError(
+                    f"the type of {value.name!r}, which node {node.name!r} makes, is unknown: add it to value_info"
+                )
+    return bytes(emulate(model).SerializeToString())
