@@ -20,10 +20,9 @@ from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.timeout(1800)]
 
-QUICK = {
-    *("calls_home", "edits_the_gradebook", "exits", "floods", "forges_points", "hands_in_a_pipe", "links_to_a_secret"),
-    *("name_with_a_hidden_space", "patches_the_check", "prints_a_page", "reads_the_graders_memory"),
-    *("steals_from_a_neighbor", "writes_outside"),
+QUICK = {  # what `tests/grading` does not show
+    *("calls_home", "edits_the_gradebook", "forges_points", "links_to_a_secret", "patches_the_check", "prints_a_page"),
+    *("reads_the_graders_memory", "steals_from_a_neighbor", "writes_outside"),
 }
 ALL = [attack for attack in attacks() if not attack.by_engine]
 SLOW = pytest.mark.slow  # `make attack-test`; the quick ones are in `make test`

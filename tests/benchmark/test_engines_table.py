@@ -1,4 +1,4 @@
-"""The engines' table: the whole script on ONNX Runtime, the recipes, profiles that take turns on a stand-in, and the figures."""
+"""The engines' table: the whole script on ONNX Runtime, the recipes, and a build that fails."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from benchmarks import engines
 from benchmarks.engine_parts import cases, latency
 from benchmarks.engine_parts.cases import DEFAULT, GROUPS, SPECS, SWITCHED, Group
 from benchmarks.engine_parts.run import Run
-from course_lib.engines.backends.tensorrt import memory
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
-from course_lib.engines.cuda import driver, graph
 from course_lib.errors import CourseError
-from course_lib.standin import gpu
-from tests.doubles.rig import install
 
 
 def run(monkeypatch, *command) -> None:
@@ -103,51 +99,3 @@ def test_recipes_say_what_the_names_say() -> None:
         for place, inputs in enumerate(shapes):
             fits = [all(p[key].contains(shape) for key, shape in inputs.items()) for p in SPECS[name].recipe().profiles]
             assert fits == [place == 0, place == 1]
-
-
-# ---- profiles that take turns
-
-
-@pytest.fixture
-def module(monkeypatch):
-    caches = (driver.capability, graph.driver, memory._primary)
-    trt = install(monkeypatch, "10.16")
-    monkeypatch.setattr(memory, "_of_this_thread", type(memory._of_this_thread)())
-    for cached in caches:
-        cached.cache_clear()
-    gpu.reset()
-    yield trt
-    monkeypatch.undo()
-    for cached in caches:
-        cached.cache_clear()
-
-
-# ---- showing
-
-
-def speed(median: float) -> dict:
-    return {"median": median, "low": 0.9 * median, "high": 1.1 * median}
-
-
-@pytest.fixture
-def rows() -> list[dict]:
-    found = [{"table": "build", "engine": name, "compiler_s": 5.0, "build_s": 6.0, "kernels": 13} for name in SPECS]
-    found += [
-        {"table": "cache", "from": name, "build_s": s}
-        for name, s in (("no cache", 16.0), ("timing cache", 6), ("plan cache", 2.0))
-    ]
-    for group in GROUPS:
-        for batch in group.batches:
-            for place, name in enumerate(group.engines):
-                row = {
-                    "table": "latency",
-                    "group": group.name,
-                    "engine": name,
-                    "batch": batch,
-                    "ms": 0.1 + 0.1 * place * (batch == 4),
-                }
-                found.append({**row, "speedup": speed(1 + place / 10), "over": group.engines[0]} if place else row)
-    for name, ms in zip(SWITCHED, (0.4, 40.0), strict=True):
-        ways = {"one context": ms, "a context a profile": 0.2, "no other profile": 0.1}
-        found.append({"table": "switch", "engine": name, "ms": ways, "speedup": speed(ms / 0.2)})
-    return [*found, {"table": "build", "engine": "x", "failed": "no memory"}]

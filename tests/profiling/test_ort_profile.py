@@ -229,24 +229,6 @@ def test_defaults_that_are_spelled_out_change_nothing() -> None:
     assert fused_nodes(original, other) == [(), ("n",)]
 
 
-# ---- which nodes: by the values that flow
-
-
-def values(subject: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every tensor that the nodes of a graph make, run as it stands."""
-    shown = onnx.ModelProto()
-    shown.CopyFrom(subject)
-    there = {value.name for value in shown.graph.output}
-    names = [name for node in shown.graph.node for name in node.output if name and name not in there]
-    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    results = [value.name for value in session.get_outputs()]
-    return dict(zip(results, session.run(None, feed), strict=True))
-
-
 # ---- the whole call
 
 
