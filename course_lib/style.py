@@ -114,7 +114,8 @@ def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
     handles = axes.get_legend_handles_labels()[0] if handles is None else handles
     letters = [len(str(handle.get_label())) + 4 for handle in handles]
     columns = len(letters) if sum(letters) <= _LETTERS else max(1, _LETTERS // max(letters))
-    sides = axes.transAxes if columns * max(letters) <= _LETTERS / 2 else axes.figure.transFigure  # a long row begins at the edge
+    row = min(sum(letters), columns * max(letters))
+    sides = axes.transAxes if row <= 0.6 * _LETTERS else axes.figure.transFigure  # a long row begins at the edge
     legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8,
                          bbox_transform=blended_transform_factory(sides, axes.transAxes),
                          handlelength=0.9, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip

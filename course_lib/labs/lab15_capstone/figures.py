@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
     """Frames by their number in the video, with the truth and with what the submission shows."""
-    figure = style.figure(3.2)
+    figure = style.figure(2.6)
     figure.suptitle(f"Found {100 * trial.quality.found_share:.0f} % of the digits in the whole video")
     for axes, number in zip(np.atleast_1d(figure.subplots(1, len(chosen))), chosen, strict=True):
         frame, found = trial.frames[number], trial.shown[number]
@@ -28,7 +28,7 @@ def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
             _box(axes, box, style.color(2), "dashed", "")
         for box, digit, score in zip(found.boxes, found.classes, found.scores, strict=True):
             _box(axes, box, style.color(4), "solid", f"{digit}: {score:.2f}")
-        axes.set(title=f"frame {number}", xlabel="x (pixels)", ylabel="y (pixels)")
+        axes.set(title=f"frame {number}", xticks=[], yticks=[])
     figure.supxlabel("dashed: truth; solid: shown, with class and score", fontsize=8)
     return figure
 
@@ -46,7 +46,7 @@ def precision_recall(trial: Trial) -> Figure:
             axes.plot(recall[-1], precision[-1], "o", color=style.color(index))
     axes.set(
         xlabel="recall (share of the digits found)",
-        ylabel="precision (share of the boxes that are true)",
+        ylabel="precision (share of\nthe boxes that are true)",
         xlim=(0, 1),
         ylim=(0, 1.03),
         title="`confidence` sets the end of the curve",
