@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.cli import demo_without_reference
+from course_lib.cli import demo
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_it_builds_writes_the_layers_and_checks_the_untouched_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "labs" / "lab01_first_engine", tmp_path / "labs" / "lab01_first_engine")
     measured = {"eager": 0.99, "engine": 0.98}, {"median": 2.0, "low": 1.9, "high": 2.1}
-    monkeypatch.setattr(demo_without_reference, "_measured", lambda plan: measured)
+    monkeypatch.setattr(demo, "_measured", lambda plan: measured)
     told: list[str] = []
-    found = demo_without_reference.run(tmp_path, told.append)
+    found = demo.run(tmp_path, told.append)
     assert (found["accuracy"], found["speedup"]) == measured
     assert 0 < found["kernels"] < found["ops"]
     assert "Layers of the engine" in Path(found["layers"]).read_text(encoding="utf-8")
