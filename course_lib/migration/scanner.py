@@ -230,7 +230,7 @@ def _names_in_lost_lines(lost: Sequence[tuple[int, str]]) -> Iterator[Use]:
                 owners = known.owners_of(member)
                 names.append(f"{naming.guess(receiver) if naming.guess(receiver) in owners else owners[0]}.{member}")
         for name in dict.fromkeys(names):
-            yield Use(name, line, "read", False, None, ast.Pass())
+            yield Use(name, line, "read", None, ast.Pass())
 
 
 def comments_of(text: str) -> dict[int, str]:

@@ -6,7 +6,6 @@ and the bits of the mantissa set how finely it divides each power of two. INT8 h
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -61,22 +60,6 @@ class Format:
             pattern = f"{int(stored.view(f'uint{width}')[0]):0{width}b}"
         border = 1 + self.exponent_bits
         return pattern[0], pattern[1:border], pattern[border:]
-
-    def spacing(self, value: float) -> float:
-        """The distance from ``value``, if the format has it, to the next larger magnitude.
-
-        Below the smallest normal number, the distance is constant, because subnormal numbers and zero share one exponent. Beyond the
-        largest number, it is the distance between the last two.
-
-        Raises:
-            ValueError: NaN.
-        """
-        if math.isnan(value):
-            raise ValueError("NaN has no neighbors: expected a number or an infinity")
-        if self.name == "INT8":
-            return self.smallest
-        magnitude = min(max(abs(value), self.smallest_normal), self.largest)
-        return 2.0 ** (math.frexp(magnitude)[1] - 1 - self.mantissa_bits)
 
     def count(self, low: float, high: float) -> int:
         """Number of values of the format in ``[low, high]``, 0 < low <= high."""

@@ -24,6 +24,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from course_lib._util.progress_bar import track
 from course_lib.errors import BackendUnavailable, CourseError
 
 if TYPE_CHECKING:
@@ -98,8 +99,6 @@ def train(
         ValueError: no batch, or less than one epoch.
     """
     import torch
-    from rich.console import Console
-    from rich.progress import track
 
     if not batches or epochs < 1:
         raise ValueError(f"need at least one batch and one epoch, got {len(batches)} and {epochs}")
@@ -108,8 +107,7 @@ def train(
     rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     losses: list[float] = []
     model.train()
-    bar = track(range(steps), "training", disable=not progress, transient=True, console=Console(stderr=True))
-    for step in bar:
+    for step in track(range(steps), "training", shown=progress):
         inputs, targets = batches[step % len(batches)]
         optimizer.zero_grad()
         current = torch.nn.functional.cross_entropy(model(inputs), targets)

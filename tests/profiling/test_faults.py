@@ -83,7 +83,7 @@ def test_pageable_copies_are_found_with_the_time_that_no_kernel_covers():
     loop = clean()
     start = loop.device
     loop.events += [
-        Event("copy", "copy", start, 1000, STREAM, 4 * MEGABYTE, "host to device", pageable=True),
+        Event("copy", "copy", start, 1000, STREAM, 4 * MEGABYTE, pageable=True),
         Event("k", "kernel", start + 900, 300, "stream 8"),
     ]
     (fault,) = loop.faults.values()
@@ -97,7 +97,7 @@ def test_scalars_pinned_copies_and_covered_copies_are_no_fault():
     loop = clean()
     start = loop.device
     loop.events += [
-        Event("copy", "copy", start, 1000, STREAM, 64 * 1024, "device to host", pageable=True),
+        Event("copy", "copy", start, 1000, STREAM, 64 * 1024, pageable=True),
         Event("copy", "copy", start + 1000, 1000, STREAM, MEGABYTE),
         Event("copy", "copy", start + 2000, 1000, STREAM, MEGABYTE, pageable=True),
         Event("k", "kernel", start + 2000, 1000, "stream 8"),
@@ -226,7 +226,6 @@ any_event = st.builds(
     times,
     st.sampled_from([THREAD, STREAM]),
     st.none() | st.integers(0, 1 << 30),
-    st.just("host to device"),
     st.booleans(),
     st.none() | st.integers(0, 5),
 )

@@ -63,15 +63,15 @@ def test_every_category_becomes_its_kind_and_calls_are_linked_to_their_work():
         (
             Event("aten::to", "op", 10, 20, "thread 42"),
             Event("cudaMemcpyAsync", "api", 13, 5, "thread 42", correlation=5),
-            Event("Memcpy HtoD (Pageable -> Device)", "copy", 16.5, 10.25, "stream 7", 4096, "host to device", True, 5),
+            Event("Memcpy HtoD (Pageable -> Device)", "copy", 16.5, 10.25, "stream 7", 4096, True, 5),
             Event("cudaStreamSynchronize", "sync", 19, 8, "thread 42", correlation=6),
             Event(
                 "cudaLaunchKernel", "api", 30, 6, "thread 42", correlation=7
             ),  # the driver's call inside has the kernel's number
             Event("void relu<4>(float*)", "kernel", 40, 2, "GPU 1 stream 13", correlation=7),
             Event("Memset (Device)", "memset", 43, 1, "stream 7", 64, correlation=9),
-            Event("Memcpy DtoH (Device -> Pinned)", "copy", 45, 1, "stream 7", 4, "device to host", False, 10),
-            Event("Memcpy DtoD (Device -> Device)", "copy", 47, 1, "stream 7", 8, "device to device", False, 11),
+            Event("Memcpy DtoH (Device -> Pinned)", "copy", 45, 1, "stream 7", 4, False, 10),
+            Event("Memcpy DtoD (Device -> Device)", "copy", 47, 1, "stream 7", 8, False, 11),
             Event("step", "range", 9, 50, "thread 42"),
         )
     )

@@ -39,9 +39,8 @@ class Use:
     Attributes:
         name: the name after ``trt.``, such as ``"ICudaEngine.num_bindings"``; ``"torch_tensorrt.compile"``; ``"import:uff"`` for a module.
         how: ``"read"``, ``"write"``, ``"call"``, ``"base"``, ``"import"``, ``"with"``, ``"len"``, ``"index"`` or ``"compare"``.
-        certain: the receiver's type is known rather than guessed from a conventional name.
         derived_from: TensorRT's base classes of the enclosing class. Without them its methods are not reached.
-        exact: nothing in the program contradicts that type (`Scope.exact`).
+        exact: nothing in the program contradicts the receiver's type (`Scope.exact`).
         condition: what must be true of the version for this place to be reached; None if there is no condition.
         node: the expression.
         names: variables and functions that depend on the version, in the form that `evaluate.outcomes` takes.
@@ -51,7 +50,6 @@ class Use:
     name: str
     line: int
     how: str
-    certain: bool
     condition: Condition | None
     node: ast.AST
     names: Mapping[str, ast.expr] = field(default_factory=dict)
@@ -107,18 +105,16 @@ class _Collector(Walk):
             program.bound,
         )
 
-    def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True, exact: bool = False) -> None:
-        super().found(name, node, how, certain=certain)
+    def found(self, name: str, node: ast.AST, how: str, *, exact: bool = False) -> None:
+        super().found(name, node, how)
         values = (self.program.version_values, self.program.settings)
-        self.uses.append(
-            Use(name, getattr(node, "lineno", 0), how, certain, self.condition, node, *values, exact, self._derived_from)
-        )
+        self.uses.append(Use(name, getattr(node, "lineno", 0), how, self.condition, node, *values, exact, self._derived_from))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        names, certain = self._named(node)
+        names = self._named(node)
         how = "write" if isinstance(node.ctx, ast.Store) else "read"
         for name in names:
-            self.found(name, node, how, certain=certain, exact=self._is_exact(node))
+            self.found(name, node, how, exact=self._is_exact(node))
         if how == "write" and not names:
             names = self._by_what_it_is_assigned(node)
         if not names or not self._is_one_name(node.value):
@@ -130,9 +126,9 @@ class _Collector(Walk):
             self.found(kind[6:], node, "read")
 
     def visit_Call(self, node: ast.Call) -> None:
-        names, certain = self._named(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ([], True)
+        names = self._named(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else []
         for name in names:
-            self.found(name, node, "call", certain=certain, exact=self._is_exact(node.func))
+            self.found(name, node, "call", exact=self._is_exact(node.func))
         inner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
         if not isinstance(node.func, ast.Name) and not self._is_one_name(inner):
             self.visit(inner)
@@ -154,11 +150,11 @@ class _Collector(Walk):
         owner = kind.removeprefix("class:")
         named = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else ""
         if text == "len" and kind in known.classes() and (certain or self.evidence):
-            self.found(f"{kind}.__len__", node, "len", certain=certain)
+            self.found(f"{kind}.__len__", node, "len")
         by_name = (text, len(node.args)) in (("getattr", 2), ("setattr", 3)) and isinstance(named, str) and named
         if by_name and (owner == "trt" or owner in known.classes()):
             full = f"{named!s}" if owner == "trt" else f"{owner}.{named!s}"
-            self.found(full, node, "read" if text == "getattr" else "write", certain=certain)
+            self.found(full, node, "read" if text == "getattr" else "write")
         if text.endswith("deserialize_cuda_engine") and node.args and isinstance(node.args[0], ast.Name):
             self.program.serialized.add((self.scope.places[0], node.args[0].id))
         if text in ("torch.jit.save", "torch.compile"):
@@ -174,7 +170,7 @@ class _Collector(Walk):
     def visit_Subscript(self, node: ast.Subscript) -> None:
         kind, certain = self.scope.guessed(node.value)
         if kind == "ICudaEngine" and self._is_name(node.slice, guess=certain or self._is_one_engine(node.value)):
-            self.found("ICudaEngine.__getitem__(str)", node, "index", certain=certain)
+            self.found("ICudaEngine.__getitem__(str)", node, "index")
         self.generic_visit(node)
 
     def _is_name(self, node: ast.expr, *, guess: bool) -> bool:
@@ -206,34 +202,32 @@ class _Collector(Walk):
             node.attr in _OF_ANY_OBJECT or node.attr.startswith("_")
         )
 
-    def _named(self, node: ast.Attribute | ast.Name) -> tuple[list[str], bool]:
-        """The possible meanings of an attribute or a name in TensorRT, usually one, and whether they are certain."""
+    def _named(self, node: ast.Attribute | ast.Name) -> list[str]:
+        """The possible meanings of an attribute or a name in TensorRT, usually one."""
         if isinstance(node, ast.Name):
             kind = self.scope.type_of(node)
             known_start = next((start for start in ("class:", "function:trt.") if kind.startswith(start)), "")
-            return ([kind.removeprefix(known_start)] if known_start or kind.startswith("torch_tensorrt.") else []), True
+            return [kind.removeprefix(known_start)] if known_start or kind.startswith("torch_tensorrt.") else []
         holder, certain = self.scope.guessed(node.value)
         if holder == "trt":
-            return (
-                [] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES, *_PACKAGES) else [node.attr]
-            ), True
+            return [] if node.attr.startswith("__") or node.attr in ("tensorrt", *SUBMODULES, *_PACKAGES) else [node.attr]
         if holder.startswith("gone:"):
-            return ([f"{holder[5:]}.{node.attr}"] if isinstance(node.value, ast.Attribute) else []), True
+            return [f"{holder[5:]}.{node.attr}"] if isinstance(node.value, ast.Attribute) else []
         if holder.startswith("class:"):
-            return ([f"{holder[6:]}.{node.attr}"] if not node.attr.startswith("__") else [holder[6:]]), True
+            return [f"{holder[6:]}.{node.attr}"] if not node.attr.startswith("__") else [holder[6:]]
         if holder.startswith("torch_tensorrt"):
-            return [f"{holder}.{node.attr}"], True
+            return [f"{holder}.{node.attr}"]
         if holder in known.classes():
             if node.attr.startswith("__") or (holder in known.enums() and node.attr in ("name", "value")):
-                return [], certain
+                return []
             if certain or (self.evidence and known.exists_anywhere(f"{holder}.{node.attr}")):
-                return [f"{holder}.{node.attr}"], certain
+                return [f"{holder}.{node.attr}"]
         if holder.startswith("user:"):
             owner = holder[5:]
             own = (owner, node.attr) in self.program.attributes or f"{owner}.{node.attr}" in self.program.returns
             bases = self.program.bases.get(owner, ())
-            return ([] if own else [f"{b}.{node.attr}" for b in bases if known.exists_anywhere(f"{b}.{node.attr}")][:1]), True
-        return self._by_name_alone(node, holder, certain), False
+            return [] if own else [f"{b}.{node.attr}" for b in bases if known.exists_anywhere(f"{b}.{node.attr}")][:1]
+        return self._by_name_alone(node, holder, certain)
 
     def _by_name_alone(self, node: ast.Attribute, holder: str, certain: bool) -> list[str]:
         """A member that only TensorRT has, on an object that may be TensorRT's."""
@@ -249,5 +243,5 @@ class _Collector(Walk):
         typed = self._assigned == "DataType" and not self.scope.type_of(node.value)
         if not self.evidence or node.attr != "precision" or not typed or naming.is_own_object(receiver):
             return []
-        self.found("ILayer.precision", node, "write", certain=False)
+        self.found("ILayer.precision", node, "write")
         return ["ILayer.precision"]

@@ -39,7 +39,7 @@ class Walk(ast.NodeVisitor):
         """What must be true of the version for this place to be reached."""
         return All(tuple(self._conditions)) if self._conditions else None
 
-    def found(self, name: str, node: ast.AST, how: str, *, certain: bool = True) -> None:
+    def found(self, name: str, node: ast.AST, how: str) -> None:
         """Called for each TensorRT name; `uses.collect` keeps it."""
         self._seen.append(getattr(node, "lineno", 0))
 

@@ -27,7 +27,7 @@ _BASES: dict[str, str] = {
 
 
 def trt_calibrator(
-    trt: Any, kind: Kind, batches: Iterable[Mapping[str, np.ndarray]], cache_path: str | Path, *, quantile: float = 0.9999
+    trt: Any, kind: Kind, batches: Iterable[Mapping[str, np.ndarray]], cache_path: str | Path
 ) -> tensorrt.IInt8Calibrator:
     """A calibrator to assign to ``config.int8_calibrator``; keep a reference to it until the build is over.
 
@@ -40,7 +40,6 @@ def trt_calibrator(
             ends the calibration: TensorRT prints the message of the `CourseError` and continues with the earlier batches.
         cache_path: an existing file is read, and no batch is used. Otherwise the file is written. TensorRT does not check that a
             cache belongs to the network: delete it when the model or the data change.
-        quantile: for "legacy", the share (0 to 1) of values that the range keeps.
 
     Raises:
         CourseError: an unknown kind, or no batch.
@@ -88,7 +87,7 @@ def trt_calibrator(
 
         # The four below are asked of a legacy calibrator only.
         def get_quantile(self) -> float:
-            return quantile
+            return 0.9999  # of the values are within the range
 
         def get_regression_cutoff(self) -> float:
             return 1.0  # of the largest value: no cut besides the quantile

@@ -142,13 +142,11 @@ class _Report:
     def _copies(self) -> Iterator[Event]:
         columns = ("bytes", "copyKind", "srcKind", "dstKind", "deviceId", "streamId", "globalPid", "correlationId")
         for start, end, size, kind, source, target, *place in self._select("CUPTI_ACTIVITY_KIND_MEMCPY", columns):
-            direction = _DIRECTIONS.get(kind, "")
             yield Event(
-                f"copy {direction}".strip(),
+                f"copy {_DIRECTIONS.get(kind, '')}".strip(),
                 "copy",
                 *_times(start, end),
                 bytes_moved=_whole(size),
-                direction=direction,
                 pageable=(kind == _TO_DEVICE and source == _PAGEABLE) or (kind == _TO_HOST and target == _PAGEABLE),
                 **self._place(*place),
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from course_lib.errors import ProfileError
 from course_lib.profiling.timelines.cuda_calls import call_kind, outermost, plain_name
 from course_lib.profiling.timelines.timeline import Event, Kind, Timeline
 
+_PAGEABLE = re.compile(r"Memcpy (?!DtoD|PtoP).*Pageable")  # "Memcpy HtoD (Pageable -> Device)"
 _LARGEST_BYTES = 1 << 29  # unpacked; a longer trace takes minutes to read and shows less: record fewer steps
 # Categories in lower case: PyTorch 1.8 to 1.12 wrote "Kernel", "Memcpy", "Operator" and "Runtime".
 _DEVICE: Mapping[str, Kind] = {
@@ -23,7 +24,6 @@ _DEVICE: Mapping[str, Kind] = {
 _OPERATORS, _RANGES = ("cpu_op", "operator"), ("user_annotation",)
 _CALLS = ("cuda_runtime", "cuda_driver", "runtime")
 _HOST: Mapping[str, Kind] = {**dict.fromkeys(_OPERATORS, "op"), **dict.fromkeys(_RANGES, "range")}
-_DIRECTIONS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "PtoP": "device to device"}
 
 
 def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
@@ -105,19 +105,16 @@ def _device_event(record: dict[str, Any], zero: float) -> Event | None:
     arguments = _arguments(record)
     device, stream, size = (_whole(arguments.get(key)) for key in ("device", "stream", "bytes"))
     name = _text(record, "name")
-    event = Event(
+    return Event(
         name or kind,
         kind,
         record["ts"] - zero,
         record["dur"],
         row=f"GPU {device} stream {stream or 0}" if device else f"stream {stream or 0}",
         bytes_moved=size,
+        pageable=_PAGEABLE.match(name) is not None,
         correlation=_whole(arguments.get("correlation")),
     )
-    if kind == "copy":  # its name tells the rest: "Memcpy HtoD (Pageable -> Device)"
-        direction = next((text for short, text in _DIRECTIONS.items() if short in name), "")
-        event = replace(event, direction=direction, pageable="Pageable" in name and direction != "device to device")
-    return event
 
 
 def _host_events(spans: list[dict[str, Any]], zero: float, categories: Collection[str]) -> Iterator[Event]:

@@ -28,7 +28,6 @@ class Event:
         start_us, duration_us: microseconds; the zero is the reader's.
         row: the stream or the thread, such as ``"stream 7"`` or ``"thread 4242"``.
         bytes_moved: size of a copy or memset in bytes.
-        direction: direction of a copy, such as ``"host to device"``.
         pageable: whether a copy's side on the host is ordinary memory, which the driver must copy again.
         correlation: the number that a call shares with the device work that it started.
     """
@@ -39,7 +38,6 @@ class Event:
     duration_us: float
     row: str
     bytes_moved: int | None = None
-    direction: str = ""
     pageable: bool = False
     correlation: int | None = None
 
