@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from course_lib import labs
 from course_lib.errors import BuildError, EngineError, ExaminerFault
 from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework import onnx_model
 from course_lib.labs.framework.criteria import NO_REFERENCE
-from course_lib.labs.framework.runner import Failed
+from course_lib.labs.framework.examination import TimedWorker
+from course_lib.labs.framework.runner import Failed, case_criterion
 from course_lib.labs.lab13_generation import checks, given, network, reference
 from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE
 from course_lib.labs.lab13_generation.given import LENGTH, MOST_NEW, POSITIONS, WINDOW
@@ -31,31 +34,39 @@ LAB = labs.find("lab13")
 assert isinstance(LAB, Generation)
 
 
-class InProcess(decoder.HostedDecoder):
-    """A decoder without a process."""
+class InProcess:
+    """A decoder without a process, in a worker's place."""
 
-    def __init__(self, model: bytes, examiner=None, *, ours=False) -> None:
-        self.ours = ours
-        try:
-            self.opened = decoder.opened(model)
-        except Exception as error:
-            raise EngineError(str(error).splitlines()[0]) from None
+    def __init__(self, model: bytes) -> None:
+        self.opened = given_errors(lambda: decoder.Opened(model))
 
-    def __exit__(self, *_: object) -> None:
+    def infer(self, feeds):
+        return given_errors(lambda: self.opened.infer(feeds))
+
+    def close(self) -> None:
         pass
 
-    def _ask(self, request, arrays=None):
-        try:
-            return decoder.answer(self.opened, request, arrays or {})
-        except Exception as error:
-            raise EngineError(str(error).splitlines()[0]) from None
+
+def given_errors(answer):
+    try:
+        return answer()
+    except Exception as error:
+        raise EngineError(str(error).splitlines()[0]) from None
+
+
+def hosted(model: bytes, examiner=None, *, ours=False) -> TimedWorker:
+    return TimedWorker(InProcess(model), ours)
+
+
+def transformed(module, model, file, *, function="main", **_: object) -> bytes:
+    return {"main": graph.checked, "main_half": graph.halved}[function](model)
 
 
 @pytest.fixture
 def in_process(monkeypatch) -> None:
     """Everything but the compiler in this process."""
-    monkeypatch.setattr(checks, "HostedDecoder", InProcess)
-    monkeypatch.setattr(graph, "read", lambda model, **_: graph.parsed(graph.rewritten(model)))
+    monkeypatch.setattr(decoder, "hosted", hosted)
+    monkeypatch.setattr(onnx_model, "transformed", transformed)
 
 
 @pytest.fixture
@@ -162,7 +173,7 @@ def test_what_the_compiler_rejects(folder, in_process, write, words):
 
 def rejected(model: bytes) -> str:
     with pytest.raises(BuildError) as caught:
-        graph.rewritten(model)
+        graph.halved(graph.checked(model))
     return str(caught.value)
 
 
@@ -216,7 +227,7 @@ HOSTS = {
     "always_from_zero": (("end = position + len(prompt)", "position, end = 0, len(prompt)"), "is at position 0, and"),
     "position_stays": (("        position += 1\n", ""), "tokens are before it"),
     "no_newline": ((" and answer[-1] != 10", ""), "the answer goes on after its newline"),
-    "one_byte_less": (("len(answer) < count", "len(answer) < count - 1"), "bytes"),
+    "one_byte_less": (("len(answer) < count", "len(answer) < count - 1"), "the answer ends one byte early"),
     "prompt_again": (("step(answer[-1:], position)", "step(prompt[-1:] or b'?', position)"), "feeds another byte than the one"),
 }  # fmt: skip
 
@@ -226,12 +237,12 @@ def test_mistake_in_the_host_is_named(name):
     (old, new), words = HOSTS[name]
     assert old in reference.HOST
     serve, complaints = loaded(reference.HOST.replace(old, new)), []
-    for asked in checks.requests(np.random.default_rng(1)):
+    for case in (asked.case for asked in checks.requests(np.random.default_rng(1))):
         try:
-            found = host.served(serve, ([*asked.prompt], asked.count, asked.position, [*asked.script]))
+            found = host.served(serve, case.arguments)["answer"]
         except (ValueError, EngineError) as error:
             found = Failed(str(error))
-        complaints.append(checks.wrong_answer(asked, found))
+        complaints.append(case_criterion("answered", [case], [found]).found)
     assert any(words in line for line in complaints), complaints
 
 
@@ -294,32 +305,31 @@ def test_without_the_reference_only_the_comparison_with_it_is_open():
 def test_timed_answers_are_checked(folder, in_process):
     """A decoder whose late answers are wrong fails in the race, whatever its speed."""
     work = LAB.work(folder, Examiner(measure_s=1, seed=3))
-    wrong, right = InProcess(Parts(mask=made.no_ring).model()), InProcess(reference.serialized())
+    wrong, right = hosted(Parts(mask=made.no_ring).model()), hosted(reference.serialized())
     with pytest.raises(EngineError, match="timed tokens at late positions"):
-        checks.measured(work, wrong, right, InProcess(network.recomputing()))
+        checks.measured(work, wrong, right)
 
 
 def test_a_decoder_that_fails_is_its_owners_fault():
-    with pytest.raises(EngineError), decoder.HostedDecoder(b"not a model", Examiner()):
-        pass
+    with pytest.raises(EngineError):
+        decoder.hosted(b"not a model", Examiner())
     with pytest.raises(ExaminerFault, match="parsing"):
-        decoder.HostedDecoder(b"not a model", Examiner(), ours=True)
+        decoder.hosted(b"not a model", Examiner(), ours=True)
 
 
-def test_answers_that_are_not_finite_say_why():
-    class Broken(InProcess):
-        def _ask(self, request, arrays=None):
-            return {name: array * np.nan for name, array in super()._ask(request, arrays).items()}
-
+def test_answers_that_are_not_finite_say_why(monkeypatch):
+    broken = hosted(reference.serialized())
+    monkeypatch.setattr(broken.worker, "infer", lambda feeds: {"logits": np.full((1, 256), np.nan, np.float32)})
     with pytest.raises(EngineError, match="NaN or infinite"):
-        Broken(reference.serialized()).feed(np.array([1]), [1])
+        decoder.feed(broken, np.array([1]), [1])
 
 
 def test_given_files(tmp_path):
     LAB.write_given(tmp_path)
     tokens = checks.text(np.random.default_rng(0), WINDOW + 40)
-    found = decoder.Recomputing((tmp_path / "recomputing.onnx").read_bytes()).step(tokens.tolist(), 0)
-    assert network.error(network.logits_after(tokens)[-1:], found[None]) < 1e-5
+    session = onnxruntime.InferenceSession(tmp_path / "recomputing.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(["logits"], {"tokens": tokens[None]})
+    assert network.error(network.logits_after(tokens), found[0]) < 1e-5
     (axes,) = given.cost_by_position([1, 2], {"one": [1.0, 2.0], "two": [1.0, 1.0]}, "a takeaway").axes
     assert axes.get_xlabel() and axes.get_ylabel() and axes.get_title() == "a takeaway"
     assert POSITIONS % LENGTH == 0 and LENGTH - WINDOW >= MOST_NEW - 1

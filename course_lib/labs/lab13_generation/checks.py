@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
 from course_lib.benchmark import Comparison, compare, speedup
-from course_lib.engines import Layer, LayerTable
+from course_lib.engines import LayerTable, Worker, build
+from course_lib.engines.worker.environment import HERE
 from course_lib.errors import PRECISION, PROFILE, BuildError, EngineError
-from course_lib.labs.framework import runner
+from course_lib.exercises.exercise import Case
+from course_lib.labs.framework import onnx_model, runner
 from course_lib.labs.framework.criteria import (
     ALL,
     HALF,
@@ -25,23 +27,25 @@ from course_lib.labs.framework.criteria import (
     open_without_reference,
     speed_at_least,
 )
+from course_lib.labs.framework.examination import TimedWorker, fault
 from course_lib.labs.framework.lab import Work, absent, step
 from course_lib.labs.framework.submission import submitted, submitted_recipe
 from course_lib.labs.lab13_generation.given import (
     BLOCKS,
     CACHE_SHAPE,
     CACHES,
-    HEADS,
     LENGTH,
     MOST_NEW,
-    SIZE,
+    POSITIONS,
     STOP,
     VOCABULARY,
     WINDOW,
+    error,
+    errors,
 )
-from course_lib.labs.lab13_generation.sandboxed import graph, host
-from course_lib.labs.lab13_generation.sandboxed.decoder import HostedDecoder, calls
-from course_lib.recipe import Recipe
+from course_lib.labs.lab13_generation.sandboxed import decoder, graph, host
+from course_lib.labs.lab13_generation.sandboxed.decoder import calls, feed, fill, timed
+from course_lib.recipe import Profile, Recipe
 
 MODEL, HOST, RECIPE = "decoder.onnx", "host.py", "recipe.toml"
 COUNT = 16  # single tokens after each prompt
@@ -63,15 +67,14 @@ class Answers:
     Attributes:
         first: within the first `LENGTH` positions, where no slot is used twice.
         later: beyond them; infinite if the decoder fails there.
-        place: the first wrong logits, in words.
-        fault, hint: the mistake that gives these logits; empty if it is not known.
+        symptom: the first wrong logits, and the mistake that gives them, in words.
+        hint: about that mistake.
     """
 
     first: float
     later: float
-    place: str = ""
-    fault: str = ""
-    hint: str = ""
+    symptom: str
+    hint: str = "Compare with the recomputing decoder: one token, a prompt, a token after it. Where does it begin?"
 
 
 class GenerationWork(Work):
@@ -83,77 +86,74 @@ class GenerationWork(Work):
         return self.rng()
 
     @step
-    def read(self) -> graph.Graph:
-        """The graph, as one plain graph in FP32 and FP16."""
+    def model(self) -> bytes:
+        """The graph, as one plain graph."""
         self.examiner.begins("reading decoder.onnx", 3)
-        return graph.read(submitted(self.folder, MODEL).read_bytes(), launcher=self.examiner.launcher)
-
-    def hosted(self, model: bytes, *, ours: bool = False) -> HostedDecoder:
-        """A decoder in its own process, which ends with the examination."""
-        return self.closing.enter_context(HostedDecoder(model, self.examiner, ours=ours))
+        data = submitted(self.folder, MODEL).read_bytes()
+        return onnx_model.transformed(graph.__name__, data, MODEL, launcher=self.examiner.launcher)
 
     @step
-    def decoder(self) -> HostedDecoder:
+    def half(self) -> tuple[list[str], bytes]:
+        """The operator that writes each of `CACHES`, and the graph in FP16."""
+        launcher = self.examiner.launcher
+        answer = onnx_model.transformed(graph.__name__, self.model, MODEL, function="main_half", launcher=launcher)
+        writers, _, half = answer.partition(b"\n")
+        return runner.read_hostile(writers, lambda names: [str(name)[:60] for name in names], "not a graph in FP16"), half
+
+    def hosted(self, model: bytes, *, ours: bool = False) -> TimedWorker:
+        """A decoder in its own process, which ends with the examination."""
+        return self.closing.enter_context(decoder.hosted(model, self.examiner, ours=ours))
+
+    @step
+    def decoder(self) -> TimedWorker:
         """The submission's."""
-        return self.hosted(self.read.model)
+        return self.hosted(self.model)
 
     @step
     def answered(self) -> Answers:
         """Secret conversations of secret lengths, each on a cleared cache, against PyTorch."""
-        decoder, rng = self.decoder, self.secret
+        rng = self.secret
         self.examiner.begins("answers: secret conversations through your decoder", 5)
-        lengths = [
-            1,
-            *rng.integers(2, 12, 2),
-            int(rng.integers(12, WINDOW - COUNT)),
-            int(rng.integers(WINDOW + 16, LENGTH - COUNT)),
-        ]
-        first, place = self._errors(decoder, lengths)
-        later = math.inf
-        if first <= MOST_ERROR:
-            try:
-                later, place = self._errors(decoder, [int(rng.integers(LENGTH - 8, LENGTH)), *rng.integers(LENGTH + 8, 700, 2)])
-            except EngineError as error:
-                slot = f"Which slot does the token at position {LENGTH} belong in?"
-                return Answers(first, later, f"It fails beyond position {LENGTH - 1}: {error}.", hint=slot)
-        fault, hint = self._recognized(decoder, LENGTH + 40 if first <= MOST_ERROR else LENGTH - 60) if place else ("", "")
-        return Answers(first, later, place, fault, hint)
+        first, place = self._errors(drawn(rng, (1, 2), (2, 12), (2, 12), (12, WINDOW - COUNT), (WINDOW + 16, LENGTH - COUNT)))
+        if first > MOST_ERROR:
+            return self._recognized(Answers(first, math.inf, place), LENGTH - 60)
+        try:
+            later, place = self._errors(drawn(rng, (LENGTH - 8, LENGTH), (LENGTH + 8, 700), (LENGTH + 8, 700)))
+        except EngineError as error:
+            slot = f"Which slot does the token at position {LENGTH} belong in?"
+            return Answers(first, math.inf, f"It fails beyond position {LENGTH - 1}: {error}.", slot)
+        found = Answers(first, later, place)
+        return self._recognized(found, LENGTH + 40) if place else found
 
-    def _errors(self, decoder: HostedDecoder, lengths: list[int]) -> tuple[float, str]:
-        from course_lib.labs.lab13_generation import network
-
+    def _errors(self, lengths: Iterable[int]) -> tuple[float, str]:
+        """The largest error after prompts of these lengths, and the first place of one that is too large."""
         worst, place = 0.0, ""
-        for length in map(int, lengths):
+        for length in lengths:
             tokens, sizes = conversation(self.secret, length)
-            right, found = _right(tokens, sizes), fresh(decoder, tokens, sizes)
-            worst = max(worst, network.error(right, found))
-            wrong = [
-                call for call in range(len(sizes)) if network.error(right[call : call + 1], found[call : call + 1]) > MOST_ERROR
-            ]
-            if wrong and not place:
-                place = (
-                    f"The first wrong scores are those after {sum(sizes[: wrong[0] + 1])} tokens, with a prompt of {length}."
-                )
+            off = errors(right_scores(tokens, sizes), fresh(self.decoder, tokens, sizes))
+            worst = max(worst, float(off.max()))
+            if off.max() > MOST_ERROR and not place:
+                fed = sum(sizes[: int(np.argmax(off > MOST_ERROR)) + 1])
+                place = f"The first wrong scores are those after {fed} tokens, with a prompt of {length}."
         return worst, place
 
-    def _recognized(self, decoder: HostedDecoder, longest: int) -> tuple[str, str]:
+    def _recognized(self, found: Answers, longest: int) -> Answers:
         from course_lib.labs.lab13_generation import network
 
-        try:
-            probes = [conversation(self.secret, length) for length in (9, longest)]
-            return network.recognized([(*probe, fresh(decoder, *probe)) for probe in probes])
-        except EngineError:
-            return "", ""
+        probes = [conversation(self.secret, length) for length in (9, longest)]
+        with contextlib.suppress(EngineError):
+            fault, hint = network.recognized([(*probe, fresh(self.decoder, *probe)) for probe in probes])
+            if fault:
+                return replace(found, symptom=f"{found.symptom} They are those of a decoder {fault}.", hint=hint)
+        return found
 
     @step
     def tables(self) -> tuple[LayerTable, LayerTable]:
         """The layer tables in FP16 for prompts, and for single tokens."""
         prompts, single = profiles(submitted_recipe(self.folder, RECIPE))
-        if self.read.half_error:
-            raise BuildError(self.read.half_error)
-        self.examiner.begins("fused: your graph in FP16, compiled for prompts and for single tokens", 10)
         path = self.scratch / "half.onnx"
-        path.write_bytes(self.read.half)
+        path.write_bytes(self.half[1])
+        self.examiner.begins("fused: your graph in FP16, compiled for prompts and for single tokens", 10)
         build = self.examiner.with_rtx.build
         built = [build(path, one.model_copy(update={"targets": (ITS_TARGET,)})).layers for one in (prompts, single)]
         return built[0], built[1]
@@ -162,19 +162,14 @@ class GenerationWork(Work):
 def answers(work: GenerationWork) -> Iterator[Criterion]:
     """The logits of secret conversations."""
     found = work.answered
-    yield from _answers(found)
-    work.figures["logits_error"] = min(max(found.first, found.later), 1e6)
-
-
-def _answers(found: Answers) -> Iterator[Criterion]:
-    hint = found.hint or "Compare with the recomputing decoder: one token, a prompt, a token after it. Where does it begin?"
-    symptom = f"{found.place} They are those of a decoder {found.fault}." if found.fault else found.place
+    hint, symptom = found.hint, found.symptom
     name, bound = "relative error of the scores", f"at most {MOST_ERROR:g}"
     met = found.first <= MOST_ERROR
     yield Criterion(f"{name} up to position {LENGTH - 1}", f"{found.first:.1g}", bound, met, HALF, hint, symptom=symptom)
     if met:
         again, later = f"{name} from position {LENGTH} on, where slots are used again", found.later <= MOST_ERROR
         yield Criterion(again, f"{found.later:.1g}", bound, later, ALL, hint, symptom=symptom)
+    work.figures["logits_error"] = min(max(found.first, found.later), 1e6)
 
 
 def _solved(work: GenerationWork, part: str = HALF) -> Criterion:
@@ -200,95 +195,68 @@ class Request:
     script: bytes
 
     @property
-    def answer(self) -> bytes:
-        """The right one."""
+    def case(self) -> Case:
+        """The request with the right answer, and those of usual mistakes."""
         end = self.script.find(STOP) + 1
-        return self.script[: min(end or self.count, self.count)]
+        answer = [*self.script[: end or self.count]]
+        mistakes = {"the answer ends one byte early": answer[:-1]}
+        if end:
+            mistakes["the answer goes on after its newline"] = [*self.script]
+        arguments = ([*self.prompt], self.count, self.position, [*self.script])
+        return Case(arguments, answer, mistakes, f"{len(self.prompt)} bytes at position {self.position}")
 
     @property
     def fewest(self) -> int:
         """Calls that the request needs."""
         edges = [self.position, *range(-(-self.position // LENGTH) * LENGTH, self.position + len(self.prompt), LENGTH)]
         parts = np.diff([*dict.fromkeys(edges), self.position + len(self.prompt)])
-        return int((-(-parts // MOST_NEW)).sum()) + len(self.answer) - 1
+        return int((-(-parts // MOST_NEW)).sum()) + len(self.case.expected) - 1
 
-    def __str__(self) -> str:
-        return f"{len(self.prompt)} bytes at position {self.position}"
+
+# By kind: bounds of the prompt's length, of its position and of the number of bytes, and the place of a newline, if there is one.
+KINDS = (
+    ((3, 20), (0, 1), (5, 12), None),
+    ((10, 60), (0, 1), (30, 31), (3, 9)),
+    ((5, 30), (0, 1), (1, 2), None),
+    ((290, 380), (0, 1), (4, 5), None),
+    ((60, 120), (200, 240), (5, 6), None),
+    ((30, 90), (300, 380), (12, 13), (11, 12)),
+    ((110, MOST_NEW), (30, 100), (3, 4), None),
+    ((270, 330), (450, 500), (3, 4), None),
+)
 
 
 def requests(rng: np.random.Generator) -> list[Request]:
-    """Secret requests of each kind: short, long, across the end of the ring, one byte, and an early newline."""
-
-    def drawn(new: int, position: int, count: int, stop: int = -1) -> Request:
-        text = rng.integers(97, 123, new + count).astype(np.uint8).tobytes()
-        script = bytearray(text[new:])
-        if stop >= 0:
-            script[stop] = STOP
-        return Request(text[:new], count, position, bytes(script))
-
-    def between(low: int, high: int) -> int:
-        return int(rng.integers(low, high))
-
-    return [
-        drawn(between(3, 20), 0, between(5, 12)),
-        drawn(between(10, 60), 0, 30, stop=between(3, 9)),
-        drawn(between(5, 30), 0, 1),
-        drawn(between(290, 380), 0, 4),
-        drawn(between(60, 120), between(200, 240), 5),
-        drawn(between(30, 90), between(300, 380), 12, stop=11),
-        drawn(between(110, MOST_NEW), between(30, 100), 3),
-        drawn(between(270, 330), between(450, 500), 3),
-    ]
+    """A secret request of each kind: short, long, across the end of the ring, one byte, and an early newline."""
+    asked = []
+    for lengths, positions, counts, stops in KINDS:
+        length, position, count = drawn(rng, lengths, positions, counts)
+        prompt, script = np.split(rng.integers(97, 123, length + count).astype(np.uint8), [length])
+        if stops:
+            script[rng.integers(*stops)] = STOP
+        asked.append(Request(prompt.tobytes(), count, position, script.tobytes()))
+    return asked
 
 
 def loop(work: GenerationWork) -> Iterator[Criterion]:
-    """The calls of a learner's host, and its answers."""
+    """The answers of a learner's host, and the number of its calls."""
     asked = requests(work.rng())
+    cases = [request.case for request in asked]
     work.examiner.begins("loop: requests to your host", 1)
-    questions = [([*one.prompt], one.count, one.position, [*one.script]) for one in asked]
-    found = runner.call(submitted(work.folder, HOST), {"serve": questions}, work.examiner, program=host)["serve"]
-    wrong = [f"{request}: {said}" for request, one in zip(asked, found, strict=True) if (said := wrong_answer(request, one))]
+    questions = {"serve": [case.arguments for case in cases]}
+    found = runner.call(submitted(work.folder, HOST), questions, work.examiner, program=host)["serve"]
+    answers = [one if isinstance(one, runner.Failed) else one["answer"] for one in found]
     hint = "Print position, number of tokens and answer of each call for the first request that is wrong."
-    yield all_right("requests that are answered", wrong, len(asked), HALF, hint=hint)
-    if not wrong:
+    right = runner.case_criterion("requests that are answered", cases, answers, HALF, hint=hint)
+    yield right
+    if right.met:
         wasted = [
-            f"{request}: {len(one['calls'])} calls, and {request.fewest} are enough"
-            for request, one in zip(asked, found, strict=True)
-            if len(one["calls"]) > request.fewest
+            f"{case.shown}: {one['calls']} calls, and {request.fewest} are enough"
+            for request, case, one in zip(asked, cases, found, strict=True)
+            if one["calls"] > request.fewest
         ]
         hint = "Which calls have scores that nothing reads, and which could be one call?"
         yield all_right("requests without a call too many", wasted, len(asked), hint=hint)
-
-
-def wrong_answer(asked: Request, found: Any) -> str:
-    """What is wrong with an answer and its calls, "" if it is right.
-
-    Args:
-        found: of `runner.call`, of any form.
-    """
-    if isinstance(found, runner.Failed):
-        return "serve is not written yet" if found.empty else found.line
-    answer, made = bytes(found["answer"]), [(int(position), list(map(int, tokens))) for position, tokens in found["calls"]]
-    fed = bytes(token for _, tokens in made for token in tokens)
-    expected = asked.position
-    for number, (position, tokens) in enumerate(made, 1):
-        if position != expected:
-            return f"call {number} is at position {position}, and {expected} tokens are before it"
-        expected += len(tokens)
-    if not fed.startswith(asked.prompt):
-        return "the calls do not feed the prompt"
-    if fed[len(asked.prompt) :] != asked.script[: len(fed) - len(asked.prompt)]:
-        return "a call after the prompt feeds another byte than the one that was chosen"
-    right = asked.answer
-    if answer == right:
-        return ""
-    if answer.startswith(right):
-        return (
-            "the answer goes on after its newline" if right.endswith(b"\n") else f"the answer has more than {asked.count} bytes"
-        )
-    if right.startswith(answer):
-        return f"the answer ends after {len(answer)} of {len(right)} bytes"
-    return "the answer does not have the most likely bytes"
 
 
 def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
@@ -297,69 +265,51 @@ def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
     yield solved
     if not solved.met:
         return
-    decoder, rng = work.decoder, work.secret
+    yours, rng = work.decoder, work.secret
     work.examiner.begins("requests: four scenes on the same buffers", 3)
-    decoder.fill(0.0, rng)
-    (long, parts), (short, few) = conversation(rng, int(rng.integers(300, 500))), conversation(rng, int(rng.integers(10, 60)))
-    decoder.feed(long, parts)
+    fill(yours, 0.0, rng)
+    feed(yours, *conversation(rng, int(rng.integers(300, 500))))
+    again = conversation(rng, int(rng.integers(10, 60)))
     mask = "Which slots does the mask show to the first token of a conversation, and how does it know?"
-    wrong = _difference(_right(short, few), decoder.feed(short, few))
-    yield _scene("a second conversation in the same buffers", wrong, HALF, mask)
+    yield _scene("a second conversation in the same buffers", wrong_scores(yours, *again), HALF, mask)
     place = "A call writes its new tokens' slots. Which node of your graph changes others, and why?"
-    yield _scene("a call that changes only its own slots", _changed_slots(decoder, rng), HALF, place)
-    decoder.fill(GARBAGE, rng)
-    wrong = _difference(_right(short, few), decoder.feed(short, few))
-    yield _scene("a conversation over old entries", wrong, ALL, mask)
+    yield _scene("a call that changes only its own slots", changed_slots(yours, rng), HALF, place)
+    fill(yours, GARBAGE, rng)
+    yield _scene("a conversation over old entries", wrong_scores(yours, *again), ALL, mask)
     back = "Do positions, mask and place of writing begin at `position` in each call?"
-    yield _scene("a prompt in parts, and a step back", _in_parts(decoder, rng), ALL, back)
+    yield _scene("a prompt in parts, and a step back", in_parts(yours, rng), ALL, back)
 
 
 def fused(work: GenerationWork) -> Iterator[Criterion]:
     """What the compiler makes of the graph in FP16."""
-    from course_lib.labs.lab13_generation import network
-
     solved = _solved(work)
     yield solved
     if not solved.met:
         return
-    prompts, single = work.tables
+    tables = dict(zip(("prompts", "a single token"), work.tables, strict=True))
     split = "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What is between yours?"
-    for name, table in (("prompts", prompts), ("a single token", single)):
-        whole = attention_kernels(table)
-        yield equals(f"attentions in one kernel, for {name}", f"{whole} of {BLOCKS}", f"{BLOCKS} of {BLOCKS}", HALF, hint=split)
-    decoder = work.hosted(work.read.half)
+    for name, table in tables.items():
+        whole = f"{attention_kernels(table)} of {BLOCKS}"
+        yield equals(f"attentions in one kernel, for {name}", whole, f"{BLOCKS} of {BLOCKS}", HALF, hint=split)
+    writers, half = work.half
     tokens, sizes = conversation(work.secret, 40)
-    off = network.error(_right(tokens, sizes), fresh(decoder, tokens, sizes))
+    off = error(right_scores(tokens, sizes), fresh(work.hosted(half), tokens, sizes))
     range_of_half = "Which constant or product of your graph leaves the range of FP16, which ends at 65 504?"
     yield at_most("relative error of the scores in FP16", off, MOST_HALF_ERROR, HALF, hint=range_of_half)
-    in_place = len(CACHES) - sum(writer != graph.IN_PLACE for writer in work.read.writers.values())
-    others = f" (others by {', '.join(work.read.others)})" if work.read.others else ""
-    every = f"{len(CACHES)} of {len(CACHES)}"
+    others = sorted({writer for writer in writers if writer != graph.IN_PLACE})
     by_scatter = "Which operator of operator set 24 takes the cache, the new entries and the first slot, and nothing else?"
-    met = in_place == len(CACHES)
-    yield Criterion("caches written in place", f"{in_place} of {len(CACHES)}{others}", every, met, ALL, by_scatter)
+    found = f"{writers.count(graph.IN_PLACE)} of {len(CACHES)}" + (f" (others by {', '.join(others)})" if others else "")
+    yield Criterion("caches written in place", found, f"{len(CACHES)} of {len(CACHES)}", not others, ALL, by_scatter)
     copies = (
         "Which kernels write such a tensor? Print them with `seen`. Keys that are repeated for each query head are one cause."
     )
     name = "tensors of a cache's size that a single token's kernels write"
-    yield at_most(name, large_tensors(single), len(CACHES), hint=copies)
+    yield at_most(name, large_tensors(tables["a single token"]), len(CACHES), hint=copies)
 
 
 def attention_kernels(table: LayerTable) -> int:
-    """How many attentions are one kernel each: a softmax outside of these kernels belongs to one that is split."""
-    whole = list(filter(_is_attention, table.kernels))
-    inside = {node for kernel in whole for node in kernel.onnx_nodes}
-    split = sum(operator == "Softmax" and node not in inside for node, operator in table.operators.items())
-    return max(0, min(len(whole), BLOCKS - split))
-
-
-def _is_attention(kernel: Layer) -> bool:
-    """The compiler's own name for a fused attention. Other kernels have names that a graph can choose, but not this kind.
-
-    It answers for each new token. One with more numbers hands entries of a cache to another attention.
-    """
-    named = kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha"))
-    return named and all(math.prod(map(abs, tensor.shape)) <= HEADS * SIZE for tensor in kernel.outputs)
+    """Kernels that compute a whole attention, by the compiler's own names for them."""
+    return sum(kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha")) for kernel in table.kernels)
 
 
 def large_tensors(table: LayerTable) -> int:
@@ -400,16 +350,15 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
 
 def speed(work: GenerationWork) -> Iterator[Criterion]:
     """One race of recomputing, the reference and the submission."""
-    from course_lib.labs.lab13_generation import network, reference
+    from course_lib.labs.lab13_generation import reference
 
     solved = _solved(work, ALL)
     yield solved
     if not solved.met:
         return
     work.examiner.begins("speed: recomputing, the reference and your decoder, interleaved", work.examiner.measure_s)
-    naive = work.hosted(network.recomputing(), ours=True)
     theirs = None if absent(reference) else work.hosted(reference.serialized(), ours=True)
-    work.comparison = measured(work, work.decoder, theirs, naive)
+    work.comparison = measured(work, work.decoder, theirs)
     yield from race(work.comparison.latencies())
 
 
@@ -417,84 +366,87 @@ def race(latencies: Latencies) -> Iterator[Criterion]:
     """What follows from the times of a token; undecided while an interval contains a bound."""
     same = "Does your graph do more work late in a conversation than early? The ring has as many slots in each call."
     copies = "Which of your nodes read or write a whole cache in each call, although a call adds one slot?"
-    rows = [
-        (
-            "speed at late positions over early ones",
-            speedup(latencies["yours, early"], latencies["yours"], seed=0),
-            0.7,
-            0.4,
-            same,
-        ),
-        (f"tokens per second over {NAIVE}", speedup(latencies[NAIVE], latencies["yours"], seed=0), 8.0, 3.0, copies),
-    ]
-    if "reference" in latencies:
-        over = speedup(latencies["reference"], latencies["yours"], seed=0)
-        rows.append(("tokens per second over the reference", over, 0.8, 0.4, copies))
-    for name, found, whole, half, hint in rows:
-        yield speed_at_least(name, found, half, HALF, hint=hint)
-        yield speed_at_least(name, found, whole, hint=hint)
-    if "reference" not in latencies:
-        yield open_without_reference("tokens per second over the reference", "not measured")
+    rows = (
+        ("speed at late positions over early ones", "yours, early", 0.7, 0.4, same),
+        (f"tokens per second over {NAIVE}", NAIVE, 8.0, 3.0, copies),
+        ("tokens per second over the reference", "reference", 0.8, 0.4, copies),
+    )
+    for name, other, whole, half, hint in rows:
+        if other not in latencies:
+            yield open_without_reference(name, "not measured")
+            continue
+        over = speedup(latencies[other], latencies["yours"], seed=0)
+        yield speed_at_least(name, over, half, HALF, hint=hint)
+        yield speed_at_least(name, over, whole, hint=hint)
 
 
-def measured(work: GenerationWork, yours: HostedDecoder, reference: HostedDecoder | None, naive: HostedDecoder) -> Comparison:
+def measured(work: GenerationWork, yours: TimedWorker, reference: TimedWorker | None) -> Comparison:
     """Measure until the tier is decided or the time is over. Each timed answer is compared with the right one.
 
     Raises:
         EngineError: the submission fails, or a timed answer is wrong.
     """
     rng = work.secret
-    subjects: dict[str, _Tokens] = {NAIVE: _Tokens(naive, "late", cached=False)}
-    for name, decoder in (("reference", reference), ("yours", yours)):
-        if decoder:
-            subjects |= {f"{name}, early": _Tokens(decoder, "early"), name: _Tokens(decoder, "late")}
-    drawn = {when: [text(rng, int(rng.integers(*span)) + STEPS) for _ in range(8)] for when, span in SPANS.items()}
+    texts = {when: [text(rng, length + STEPS) for length in drawn(rng, *[span] * 8)] for when, span in SPANS.items()}
     right = {
-        tokens.tobytes(): _right(tokens, [len(tokens) - STEPS, *[1] * STEPS])[1:]
-        for several in drawn.values()
+        tokens.tobytes(): right_scores(tokens, [len(tokens) - STEPS, *[1] * STEPS])[1:]
+        for several in texts.values()
         for tokens in several
     }
 
-    def feeds() -> dict[str, np.ndarray]:
-        return {when: several[int(rng.integers(len(several)))] for when, several in drawn.items()}
+    def token_ms(cached: TimedWorker, when: str, feeds: Mapping[str, np.ndarray]) -> float:
+        prompt, tokens = np.split(feeds[when], [-STEPS])
+        feed(cached, prompt, calls(0, len(prompt)))
+        spent_ms, found = timed(cached, tokens, [1] * STEPS, len(prompt))
+        if wrong := difference(right[feeds[when].tobytes()], found):
+            raise fault(EngineError(f"timed tokens at {when} positions: {wrong}"), ours=cached.ours)
+        return spent_ms / STEPS
 
-    def look(fed: Mapping[str, np.ndarray]) -> None:
-        for name in ("yours, early", "yours"):
-            when = subjects[name].when
-            if wrong := _difference(right[fed[when].tobytes()], subjects[name].answered):
-                raise EngineError(f"timed tokens at {when} positions: {wrong}")
-
+    naive = recomputing(work)
+    subjects = {NAIVE: _Subject(lambda feeds: naive.time_ms({"tokens": feeds["late"][None, : 1 - STEPS]}))}
+    for name, cached in (("reference", reference), ("yours", yours)):
+        if cached:
+            subjects[f"{name}, early"] = _Subject(partial(token_ms, cached, "early"))
+            subjects[name] = _Subject(partial(token_ms, cached, "late"))
     return work.examiner.measured(
         lambda: compare(
             subjects,
-            feeds,
+            lambda: {when: several[int(rng.integers(len(several)))] for when, several in texts.items()},
             baseline=NAIVE,
             time_limit_s=work.examiner.measure_s,
             min_rounds=40,
             warmup=3,
             settled=lambda latencies: all(one.met is not None or one.code for one in race(latencies)),
-            after_round=look,
         )
     )
 
 
-@dataclass
-class _Tokens:
-    """A subject of the comparison: the time of a token. With a cache, the tokens before it are fed first, outside of the clock."""
+def recomputing(work: Work) -> TimedWorker:
+    """ONNX Runtime with the decoder from which the notebook starts."""
+    from course_lib.labs.lab13_generation import network
 
-    decoder: HostedDecoder
-    when: str
-    cached: bool = True
-    answered: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    path = work.scratch / "recomputing.onnx"
+    path.write_bytes(network.recomputing())
+    sizes = Profile(tokens={"min": (1, 1), "opt": (1, LENGTH), "max": (1, POSITIONS)})
+    plan = build(path, Recipe(profiles=(sizes,)), backend="onnxruntime")
+    worker = Worker(HERE, launcher=work.examiner.for_ours.launcher)
+    return work.closing.enter_context(TimedWorker.start(worker, plan, ours=True))
 
-    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
-        """Milliseconds of a token, by the examiner's clock."""
-        prompt, tokens = np.split(feeds[self.when], [len(feeds[self.when]) - STEPS])
-        if not self.cached:
-            return self.decoder.timed(np.append(prompt, tokens[:1]), [len(prompt) + 1], 0)[0]
-        self.decoder.feed(prompt, calls(0, len(prompt)))
-        spent, self.answered = self.decoder.timed(tokens, [1] * STEPS, len(prompt))
-        return spent / STEPS
+
+@dataclass(frozen=True)
+class _Subject:
+    """A subject of the comparison.
+
+    Attributes:
+        time_ms: milliseconds of a token by the examiner's clock. The tokens before it are fed outside of it.
+    """
+
+    time_ms: Callable[[Mapping[str, np.ndarray]], float]
+
+
+def drawn(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
+    """A number for each pair of bounds."""
+    return [int(rng.integers(*pair)) for pair in bounds]
 
 
 def text(rng: np.random.Generator, length: int) -> np.ndarray:
@@ -514,22 +466,27 @@ def conversation(rng: np.random.Generator, prompt: int) -> tuple[np.ndarray, lis
     return text(rng, prompt + COUNT), [*calls(0, prompt), *[1] * COUNT]
 
 
-def fresh(decoder: HostedDecoder, tokens: np.ndarray, sizes: list[int]) -> np.ndarray:
-    """The logits after each call, on a cache of zeros."""
-    decoder.fill(0.0, np.random.default_rng(0))
-    return decoder.feed(tokens, sizes)
-
-
-def _right(tokens: np.ndarray, sizes: list[int]) -> np.ndarray:
+def right_scores(tokens: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """The right logits after each call."""
     from course_lib.labs.lab13_generation import network
 
     return network.logits_after(tokens)[np.cumsum(sizes) - 1]
 
 
-def _difference(right: np.ndarray, found: np.ndarray) -> str:
-    from course_lib.labs.lab13_generation import network
+def fresh(yours: TimedWorker, tokens: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """The logits after each call, on a cache of zeros."""
+    fill(yours, 0.0, np.random.default_rng(0))
+    return feed(yours, tokens, sizes)
 
-    off = network.error(right, found)
+
+def wrong_scores(yours: TimedWorker, tokens: np.ndarray, sizes: Sequence[int]) -> str:
+    """How the scores of a conversation on the cache as it is differ from the right ones; "" if they do not."""
+    return difference(right_scores(tokens, sizes), feed(yours, tokens, sizes))
+
+
+def difference(right: np.ndarray, found: np.ndarray) -> str:
+    """How scores differ from the right ones; "" if they do not."""
+    off = error(right, found)
     return f"the scores have a relative error of {off:.1g}" if off > MOST_ERROR else ""
 
 
@@ -537,34 +494,28 @@ def _scene(name: str, wrong: str, needed_for: str, hint: str) -> Criterion:
     return replace(holds(name, not wrong, needed_for, hint=hint), symptom=f"In the scene {name!r}, {wrong}.")
 
 
-def _changed_slots(decoder: HostedDecoder, rng: np.random.Generator) -> str:
+def changed_slots(yours: TimedWorker, rng: np.random.Generator) -> str:
     """Which slots a call changes that are not its own, for one token, a few and many, in two laps of the ring."""
     for new in (1, int(rng.integers(2, 9)), MOST_NEW):
         for position in (0, LENGTH - new, LENGTH + int(rng.integers(0, LENGTH - new + 1))):
-            decoder.fill(1.0, rng)
-            before = decoder.cache()
-            decoder.feed(text(rng, new), [new], position)
-            after = decoder.cache()
-            own = np.isin(np.arange(LENGTH), np.arange(position, position + new) % LENGTH)
+            before = fill(yours, 1.0, rng)
+            feed(yours, text(rng, new), [new], position)
+            after = yours.infer({})
+            others = ~np.isin(np.arange(LENGTH), np.arange(position, position + new) % LENGTH)
             for name in CACHES:
-                changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3))
-                if (changed & ~own).any():
-                    slot = int(np.flatnonzero(changed & ~own)[0])
-                    return f"a call for {new} at position {position} changes slot {slot} of {name}"
-                if not changed[own].all():
-                    return f"a call for {new} at position {position} does not change all of its own slots of {name}"
+                changed = (before[f"past_{name}"] != after[f"past_{name}"]).any(axis=(0, 1, 3)) & others
+                if changed.any():
+                    return f"a call for {new} at position {position} changes slot {int(np.argmax(changed))} of {name}"
     return ""
 
 
-def _in_parts(decoder: HostedDecoder, rng: np.random.Generator) -> str:
+def in_parts(yours: TimedWorker, rng: np.random.Generator) -> str:
     """A prompt in three calls; then a few tokens are taken back, and others follow."""
     length = int(rng.integers(30, 90))
-    tokens = text(rng, length)
+    tokens, others = text(rng, length), text(rng, 6)
     cuts = np.sort(rng.choice(np.arange(2, length - 1), 2, replace=False))
-    sizes = [int(size) for size in np.diff([0, *cuts, length])]
-    if wrong := _difference(_right(tokens, sizes), decoder.feed(tokens, sizes)):
+    if wrong := wrong_scores(yours, tokens, np.diff([0, *cuts, length]).tolist()):
         return wrong
-    back, others = int(rng.integers(2, 10)), text(rng, 6)
-    again = decoder.feed(others, [1] * len(others), length - back)
-    whole = np.concatenate([tokens[: length - back], others])
-    return _difference(_right(whole, [length - back, *[1] * len(others)])[1:], again)
+    kept = length - int(rng.integers(2, 10))
+    again = feed(yours, others, [1] * len(others), kept)
+    return difference(right_scores(np.append(tokens[:kept], others), [kept, *[1] * len(others)])[1:], again)

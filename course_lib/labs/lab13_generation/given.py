@@ -272,6 +272,16 @@ def _halve(tensor: onnx.TensorProto) -> None:
     tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float16), tensor.name))
 
 
+def errors(right: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """The relative error of the logits ``(calls, 256)`` of each call."""
+    return np.asarray(np.linalg.norm(found - right, axis=1) / np.linalg.norm(right, axis=1))
+
+
+def error(right: np.ndarray, found: np.ndarray) -> float:
+    """The largest of `errors`."""
+    return float(errors(right, found).max())
+
+
 def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequence[float]], takeaway: str) -> Figure:
     """Draw the time of a token for each decoder.
 

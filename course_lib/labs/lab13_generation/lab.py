@@ -33,7 +33,7 @@ class Generation(Lab):
     build_hints: ClassVar = {
         MISSING_FILE: "The cells of tasks 1, 2 and 4 write decoder.onnx, host.py and recipe.toml. Solve them, then run them again.",
         PRECISION: "The grader turns your float32 graph into FP16 before it compiles: the recipe says fp16.",
-        TWO_READINGS: "Which line of your code made this node?",
+        TWO_READINGS: "Which line of your code made what the message names?",
         PROFILE: "Two profiles for `tokens`: one for prompts of any length, and one whose min, opt and max are a single token.",
         "": "Which line of your code made what the message names? Decoder(...).step and `seen` show the same error in the notebook.",
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from course_lib.labs.lab13_generation.given import BLOCKS, HEADS, KV_HEADS, LENGTH, POSITIONS, SIZE, WINDOW
+from course_lib.labs.lab13_generation.given import BLOCKS, HEADS, KV_HEADS, LENGTH, POSITIONS, SIZE, WINDOW, error
 from course_lib.models import decoder
 from course_lib.models.gpt import GPTBlock
 from course_lib.models.signature import Signature
@@ -136,11 +136,6 @@ def recognized(probes: list[tuple[np.ndarray, list[int], np.ndarray]]) -> tuple[
     }
     nearest = min(distances, key=lambda fault: distances[fault])
     return FAULTS[nearest] if distances[nearest] < _SAME else ("", "")
-
-
-def error(right: np.ndarray, found: np.ndarray) -> float:
-    """The relative error of logits ``(calls, 256)``, of the call with the largest error."""
-    return float((np.linalg.norm(found - right, axis=1) / np.linalg.norm(right, axis=1)).max())
 
 
 def _attended(fault: str, block: GPTBlock, x: Tensor, kept: Tensor, position: int) -> Tensor:
