@@ -27,13 +27,7 @@ def cache_folder(name: str) -> Path:
 
 
 def state_folder(name: str) -> Path:
-    """``$XDG_STATE_HOME/tensorrt-course/NAME``, or below ``~/.local/state``: what a user did, which no program can make again.
-
-    Raises:
-        CourseError: this user has no home folder.
-
-    Source: XDG Base Directory Specification 0.8.
-    """
+    """``$XDG_STATE_HOME/tensorrt-course/NAME``, or below ``~/.local/state``: what a user did, which no program can make again."""
     return _own_folder("XDG_STATE_HOME", ".local/state", name)
 
 
@@ -92,11 +86,7 @@ def write_temporary(target: Path, content: bytes | memoryview) -> str:
 
 
 def write_atomically(target: Path, content: bytes | memoryview) -> None:
-    """Write `target` completely. After an error, the old content is unchanged.
-
-    Raises:
-        OSError: the write failed.
-    """
+    """Write `target` completely. After an error, the old content is unchanged."""
     temporary = write_temporary(target, content)
     try:
         os.replace(temporary, target)

@@ -51,12 +51,8 @@ def is_archive(name: str) -> bool:
 def arrange(folder: Path, names: Iterable[str]) -> list[str]:
     """Move the files of a copied submission to where the grader looks for them.
 
-    Args:
-        folder: the copy, with plain files and folders only.
-        names: the files that the lab asks for, the notebook among them.
-
     Returns:
-        one line for each file that was taken under another name, and for each that could be several.
+        One line for each file that was taken under another name, and for each that could be several.
     """
     names = tuple(names)
     notes = []

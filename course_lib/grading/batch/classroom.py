@@ -49,9 +49,7 @@ class Classroom:
         root: the course's folder.
         work: folder of submissions, gradebook, reports and feedback, relative to `root`.
         trusted: grade without the sandbox; for the course's own files only.
-        examiner: fields of `course_lib.labs.Examiner` that differ from the default.
-        limits: settings of `course_lib.grading.isolation.kernel.SandboxedExecute` that differ from ``nbgrader_config.py``, such as
-            ``timeout`` (of one cell, in seconds) and ``total_timeout_s``.
+        examiner, limits: settings of `Examiner` and of `SandboxedExecute` that differ from the default.
     """
 
     root: Path
@@ -108,8 +106,6 @@ class Classroom:
         stops another: one that cannot be graded or recorded is a `Grade` with an error.
 
         Args:
-            lab: the lab to grade.
-            students: ids of the students.
             workers, scheduler: see `farm.graded`.
             ended: called with each student and grade when it is ready; without a grade if an interrupted batch already had it.
 
@@ -255,13 +251,7 @@ class Classroom:
         return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
 
     def update_reports(self, lab: Lab, students: Iterable[str]) -> None:
-        """Write the reports that are missing, and those whose points differ from the gradebook's.
-
-        The gradebook has points by hand and late penalties.
-
-        Raises:
-            CourseError: a verdict cannot be read.
-        """
+        """Write the reports that are missing, and those whose points differ from the gradebook's."""
         from course_lib.grading.nbgrader import gradebook
         from course_lib.grading.reports import report
 
@@ -277,11 +267,7 @@ class Classroom:
                     write_atomically(path, report.page(lab, verdict, student, cells, penalty).encode())
 
     def charge_late(self, lab: Lab) -> dict[str, tuple[float, float]]:
-        """Compute the late penalties again; see `gradebook.charge`.
-
-        Raises:
-            MissingEntry: nothing of the lab was graded here.
-        """
+        """Compute the late penalties again; see `gradebook.charge`."""
         from course_lib.grading.nbgrader import gradebook
 
         return gradebook.charge(self.folder, lab, self._settings)

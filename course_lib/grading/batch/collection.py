@@ -12,12 +12,7 @@ from course_lib.grading.batch.intake import Intake, Rejected, id_problem, shown
 
 
 def collected(submitted: Path, lab: str) -> Intake:
-    """Everything in `submitted`. Submissions of other labs are left out, and so are files that only a system writes.
-
-    Args:
-        submitted: the folder with ``STUDENT/LAB``; it need not exist.
-        lab: full name of the lab.
-    """
+    """Everything in `submitted`. Submissions of other labs are left out, and so are files that only a system writes."""
     students, rejected = list[str](), list[Rejected]()
     for path in _entries(submitted):
         name = path.name

@@ -30,7 +30,6 @@ def graded(jobs: Iterable[Job], *, workers: int = 1, scheduler: str | None = Non
     """Results in the order of completion.
 
     Args:
-        jobs: iterable of jobs, which are created when they are needed.
         workers: number of processes on this machine. With 1 and no scheduler, this process grades, and the files of a result exist
             until the next result. With GPUs, each process gets one of them in turn.
         scheduler: address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, which replaces `workers`. Its workers need the course,

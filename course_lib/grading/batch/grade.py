@@ -19,7 +19,6 @@ class Grade(Reviewed):
     Attributes:
         error: why it was graded in part or not graded.
         notes: lines on its files, such as "Model.ONNX was taken as model.onnx". They do not ask for anything.
-        changed: see `Verdict.points_changed`.
     """
 
     student: str

@@ -23,24 +23,13 @@ class LatePenalty(LateSubmissionPlugin):
     most = Float(math.inf, min=0, help="never more than this, in the same unit").tag(config=True)
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
-        """Points to subtract, at most the score.
-
-        Args:
-            student_id: not used. Extensions are in the gradebook, which subtracts them from the lateness.
-            score: points reached, including those given by hand so far.
-            total_seconds_late: time after the due date, in seconds.
-        """
+        """Points to subtract, at most the score. The gradebook has subtracted extensions from the lateness."""
         taken = min(self.per_day * math.ceil(total_seconds_late / _DAY_S), self.most)
         return min(taken if self.unit == "points" else score * taken / 100, score)
 
 
 def charge(submission: Any, config: Config) -> None:
-    """Compute a submission's penalties again from all points in the gradebook, including those given by hand.
-
-    Args:
-        submission: a submission in nbgrader's gradebook. Every change to its grades must be committed.
-        config: configuration with the settings of `LatePenalty`.
-    """
+    """Compute a submission's penalties again from all points in the gradebook. Changes to its grades must be committed before."""
     plugin, late_s = LatePenalty(config=config), submission.total_seconds_late
     for notebook in submission.notebooks:
         penalty = plugin.late_submission_penalty(submission.student.id, notebook.score, late_s)

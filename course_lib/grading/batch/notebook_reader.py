@@ -41,13 +41,7 @@ def read(content: bytes, released: dict[str, Any]) -> tuple[dict[str, Any], str]
 
 
 def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "") -> dict[str, Any]:
-    """A notebook with the learner's text and the released notebook's metadata. Without `cells`, it is the released notebook.
-
-    Args:
-        cells: the learner's.
-        released: the notebook that learners get.
-        problem: why the submitted notebook cannot be read.
-    """
+    """A notebook with the learner's text and the released notebook's metadata. Without `cells`, it is the released notebook."""
     known = {_grade_id(cell): cell for cell in released["cells"] if _grade_id(cell)}
     graded: dict[str, int] = {}  # of several cells with one id, the first that was changed
     for index, (_, text, grade_id) in enumerate(cells):

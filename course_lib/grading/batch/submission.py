@@ -34,15 +34,11 @@ class Job:
     """The data that a process needs to grade one submission.
 
     Attributes:
-        lab, student: lab and student of the submission.
-        files: the submission.
         released: the folder that learners get.
-        digest: digest of the submission. Equal submissions are graded once in a batch.
+        digest: of the submission. Equal submissions are graded once in a batch.
         problem: known problems of the submission.
         notes: lines for the verdict on where the submission was found.
-        trusted: run without the sandbox.
-        examiner: see `Classroom`.
-        execution: settings of `course_lib.grading.isolation.kernel.SandboxedExecute`.
+        examiner, execution: settings of `Examiner` and of `SandboxedExecute`.
         batch: the name of the batch: equal files are judged once in it.
     """
 

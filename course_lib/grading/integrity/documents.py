@@ -48,7 +48,6 @@ class Document:
         name: the file's, of a notebook with what is compared of it.
         kind: `CODE`, `ANSWER`, `GRAPH` or `WEIGHTS`.
         text: as a person reads it.
-        tokens: in the order of the text.
     """
 
     name: str
@@ -70,7 +69,6 @@ def read(folder: Path, released: Path | None = None) -> tuple[Document, ...]:
     """The documents of a submission, or of a folder with given files. Links, and files that cannot be read, are left out.
 
     Args:
-        folder: with the files; those in its subfolders do not count.
         released: the notebook that learners get: its cells are left out where they are unchanged.
     """
     documents: list[Document] = []

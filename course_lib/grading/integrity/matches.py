@@ -29,10 +29,9 @@ class Match:
     """Two submissions: of a document of one of them, most of the own part is in the other.
 
     Attributes:
-        students: whose submissions they are, in order. The second may be of an earlier class, or the reference.
+        students: in order. The second may be of an earlier class, or the reference.
         documents: of both, the ones with the most in common.
-        share: of the own tokens of one of the documents, in common.
-        tokens: in common.
+        share, tokens: in common: the share of the own tokens of one of the documents, and their number.
         spans: what is in common, in the text of each document.
     """
 
@@ -62,7 +61,7 @@ def similar(submissions: Submissions, others: Submissions | None = None, given: 
 
     Args:
         submissions: of a class, by student.
-        others: submissions of earlier classes and the reference, by a name for each. They are not compared with each other.
+        others: submissions of earlier classes and the reference. They are not compared with each other.
         given: what all learners received.
     """
     others = others or {}

@@ -70,7 +70,6 @@ def check(document: dict[str, Any], expected: str | None = None) -> None:
     """Check that a document has not changed since it was signed.
 
     Args:
-        document: what `signed` returned.
         expected: the classroom's public key. Without it, the check only proves that the holder of the document's own key signed it.
 
     Raises:

@@ -29,19 +29,12 @@ _count = itertools.count()
 
 @dataclass(frozen=True, eq=False)  # compared by identity: the examiner that holds it is a key of caches
 class Confined:
-    """A launcher for `Worker` or anything else that starts a command: each command gets its own sandbox and limits.
-
-    Attributes:
-        box: sandbox and limits.
-        grouped: use control groups if they can be created.
-        report: file for reasons why a sandbox did not start. No sandbox shows it.
-        made: the control groups so far.
-    """
+    """A launcher for `Worker` or anything else that starts a command: each command gets its own sandbox and limits."""
 
     box: Sandbox
-    grouped: bool
-    report: Path
-    made: list[Path] = field(default_factory=list)
+    grouped: bool  # use control groups if they can be created
+    report: Path  # file for reasons why a sandbox did not start. No sandbox shows it
+    made: list[Path] = field(default_factory=list)  # the control groups so far
 
     def __call__(self, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` inside."""

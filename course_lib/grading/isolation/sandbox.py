@@ -122,11 +122,7 @@ class Sandbox:
 
 
 def require() -> None:
-    """Do nothing if the sandbox works.
-
-    Raises:
-        SandboxMissing: it does not; the message says why and what to install.
-    """
+    """Raises SandboxMissing if the sandbox does not work, with the reason and what to install."""
     if reason := problem():
         raise SandboxMissing(f"a learner's submission runs only in the sandbox, and it does not work here: {reason}")
 

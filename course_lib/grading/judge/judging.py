@@ -68,7 +68,6 @@ def judge(
     """Examine the files of a submission.
 
     Args:
-        lab: the lab.
         folder: folder with the files. Only the lab's artifacts are taken, and only as plain files.
         examiner: where to examine. The sandbox, a secret seed if it has none, and the device's turns are added to it.
         trusted: run without the sandbox, only for the course's own files and never for a learner's.
@@ -225,11 +224,7 @@ def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowanc
 
 
 def check_starts(boxes: Sequence[Confined]) -> None:
-    """Do nothing if every sandbox has started.
-
-    Raises:
-        ExaminerFault: one has not, so what was found is not the submission's.
-    """
+    """Raises ExaminerFault if a sandbox has not started, because what was found is then not the submission's."""
     if failed := "".join(box.take_failed_start() for box in boxes):
         raise ExaminerFault(f"a sandbox did not start ({failed}): something on this machine uses up what it needs")
 

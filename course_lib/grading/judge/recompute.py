@@ -37,7 +37,6 @@ def contradictions(document: Mapping[str, Any], expected_key: str | None = None)
     use fresh data; the seed and the digests in the provenance allow a repetition.
 
     Args:
-        document: the JSON next to a report.
         expected_key: the classroom's public key in hexadecimal, see `signature.check`.
     """
     try:

@@ -45,18 +45,13 @@ class Points:
 
 @dataclass(frozen=True)
 class Cell:
-    """A grade cell as the gradebook holds it: a task of the lab, or a written question.
-
-    Attributes:
-        by_hand: an instructor has given its points.
-        marked: it is marked for an instructor.
-    """
+    """A grade cell as the gradebook holds it: a task of the lab, or a written question."""
 
     name: str
     points: float
     maximum: float
-    by_hand: bool = False
-    marked: bool = False
+    by_hand: bool = False  # an instructor has given its points
+    marked: bool = False  # for an instructor
 
 
 @dataclass(frozen=True)
@@ -94,8 +89,6 @@ class Review:
         """The points from a verdict and the gradebook.
 
         Args:
-            lab: the lab with the tasks.
-            verdict: None if the submission has no verdict.
             cells: all cells of the gradebook. None if it has none yet; then the verdict alone decides.
         """
         total, found = Points(), dict[tuple[str, str], list[Cell]]()

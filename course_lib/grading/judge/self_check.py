@@ -34,8 +34,6 @@ def check(
     `sandbox.problem`), they have the permissions of the user, and the caller must tell the user so.
 
     Args:
-        lab: the lab.
-        folder: folder with the files of a submission.
         only: the one task to examine; default: all of them.
         seed: of the fresh data, to repeat an examination; default: a new one.
         begins: see `Examiner`.

@@ -35,15 +35,10 @@ _QUICK_S = 1.0  # for measurements whose results nobody reads
 
 @dataclass(frozen=True)
 class SharedTimings:
-    """A folder with a timing cache for each device and version of TensorRT.
+    """A folder with a timing cache for each device and version of TensorRT."""
 
-    Attributes:
-        folder: the folder; the grader alone writes to it.
-        made: how the times for this lab were taken, for the verdict.
-    """
-
-    folder: Path
-    made: dict[str, Any]
+    folder: Path  # the grader alone writes to it
+    made: dict[str, Any]  # how the times for this lab were taken, for the verdict
 
     @property
     def variables(self) -> dict[str, str]:

@@ -26,14 +26,12 @@ class Verdict:
     """The judgment on one submission.
 
     Attributes:
-        lab: full name of the lab.
         outcomes: one for each task; empty if the examiner itself failed.
         fault: why the examiner failed, empty otherwise. The submission is then not graded, rather than graded wrongly.
         provenance: versions, device, digests, seed and date, enough to repeat the examination. It also holds the machine's health
             during the measurement, and why processes of the submission ended.
         figures: single numbers by name, such as ``accuracy``.
-        comparison: the measured latencies, None if nothing was measured.
-        table: the layers of the engine that was built, None if there is none.
+        table: the layers of the engine that was built.
         layers: the differences from the reference's layers, if they could be determined.
     """
 

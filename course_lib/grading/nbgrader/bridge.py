@@ -38,12 +38,7 @@ OWN_SETTINGS = "nbgrader_config_local.py"
 
 
 def configure(config: Config, *, root: Path, work: str = "classroom") -> None:
-    """Point nbgrader at the course, with the settings in `OWN_SETTINGS`; this is all that `nbgrader_config.py` does.
-
-    Args:
-        root: the course's folder, which holds ``solutions/`` and ``labs/``.
-        work: folder for submissions, grades and feedback, relative to `root`.
-    """
+    """Point nbgrader at the course, with the settings in `OWN_SETTINGS`; this is all that `nbgrader_config.py` does."""
     _put_this_environment_on_path()
     (root / work).mkdir(parents=True, exist_ok=True)  # formgrader opens the gradebook before anything was handed in
     course = config.CourseDirectory
@@ -68,15 +63,7 @@ def configure(config: Config, *, root: Path, work: str = "classroom") -> None:
 
 
 def convert(kind: type[BaseConverter], lab: str, config: Config, log: NbgraderLog, student: str | None = None) -> str:
-    """Run one of nbgrader's converters without output on the terminal; return why it failed, or "".
-
-    Args:
-        kind: such as ``nbgrader.converters.GenerateFeedback``.
-        lab: full name of the lab.
-        config: nbgrader's, see `configure`.
-        log: takes nbgrader's messages.
-        student: None for a converter that works on the lab alone.
-    """
+    """Run one of nbgrader's converters without output on the terminal; return why it failed, or ""."""
     from nbgrader.converters.base import NbGraderException
     from nbgrader.coursedir import CourseDirectory
 
@@ -115,11 +102,7 @@ def own_settings(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _loaded(root: Path, name: str) -> Config:
-    """The settings in a Python file.
-
-    Raises:
-        CourseError: it cannot be run.
-    """
+    """The settings in a Python file. Raises CourseError if it cannot be run."""
     from traitlets.config.loader import PyFileConfigLoader
 
     try:
@@ -190,9 +173,5 @@ class CurrentReport(OfClassroom):
 
 
 def lab_of(resources: dict[str, Any]) -> labs.Lab:
-    """The lab of an assignment.
-
-    Raises:
-        CourseError: it is not a lab of the course.
-    """
+    """The lab of an assignment."""
     return labs.find(resources["nbgrader"]["assignment"])

@@ -32,14 +32,7 @@ _LEFT_OUT = re.compile(r"(^|/)(__pycache__|\.ipynb_checkpoints)/|\.(pyc|plan)$|^
 
 
 def write(root: Path, target: Path) -> int:
-    """Write the bundle. Two bundles of the same course have the same bytes.
-
-    Args:
-        root: the course's folder, with `solutions/`.
-        target: a folder that is empty or does not exist.
-
-    Returns:
-        The number of files.
+    """Write the bundle, and return the number of files. Two bundles of the same course have the same bytes.
 
     Raises:
         CourseError: the target is not an empty folder, this course is a bundle itself, or a lab is not what its solution generates.

@@ -38,9 +38,6 @@ def opened(classroom: Path) -> Iterator[Gradebook]:
 def write_points(grades: Iterable[Any], lab: Lab, verdict: Verdict) -> None:
     """Set a submission's points of the lab's tasks, and mark the cells that an instructor must review. Points given by hand remain.
 
-    Args:
-        grades: all grades of one notebook in nbgrader's gradebook.
-
     Raises:
         CourseError: the gradebook has other tasks than the lab.
     """
@@ -70,10 +67,6 @@ def unlisted(students: Iterable[Any], submitted: Iterable[str]) -> dict[str, str
 
     Grading adds an id that is not listed, without a name. So there is a list if any student has a name or an address, and those who
     have neither are not on it.
-
-    Args:
-        students: nbgrader's, of the gradebook.
-        submitted: ids of submissions.
     """
     listed = [student.id for student in students if student.first_name or student.last_name or student.email]
     folded = {name.casefold(): name for name in listed}
@@ -94,9 +87,7 @@ def record(
     """Write a graded submission, with its late penalty. Points and comments given by hand remain.
 
     Args:
-        classroom: the folder of the gradebook.
         unanswered: ids of the cells for a solution without an answer. Their written questions have no points and need no review.
-        submitted: time of the submission in UTC, None if it is not known.
         settings: nbgrader's configuration by class, for `late.LatePenalty`.
     """
     from traitlets.config import Config
@@ -122,10 +113,6 @@ def record(
 
 def charge(classroom: Path, lab: Lab, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
     """Compute the late penalties of a lab again: points by hand, the due date or an extension may be newer than they are.
-
-    Args:
-        classroom: the folder of the gradebook.
-        settings: see `record`.
 
     Returns:
         The penalties that changed, before and after, by student.

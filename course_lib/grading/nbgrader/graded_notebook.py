@@ -33,7 +33,6 @@ def executed(path: Path, released: Path, lab: Lab, settings: Mapping[str, Any]) 
     Args:
         path: the notebook, in the folder of its submission, to which the run adds files that were not submitted.
         released: the notebook that learners get.
-        lab: the lab.
         settings: of `SandboxedExecute`, such as ``run`` and ``trusted``.
     """
     resources: dict[str, Any] = {"metadata": {"path": str(path.parent)}, "nbgrader": {"assignment": lab.name}}

@@ -46,12 +46,8 @@ class Submission(Reviewed):
     """One graded submission.
 
     Attributes:
-        student: the id, which is the name of the folder.
-        first_name, last_name, email: as far as the gradebook knows them.
-        tasks: of the lab, in its order.
         review: all points of the gradebook, those given by hand included, before the penalty; and why an instructor has to look.
         penalty: points taken off because it was late.
-        late_s: how late, in seconds.
         quality: the first of accuracy, mean average precision and signal-to-noise ratio that the lab measures.
         speedup: over the race's baseline, None where nothing was raced.
         of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
@@ -90,14 +86,12 @@ class ClassReport:
     """A class on one lab.
 
     Attributes:
-        submissions: by student.
-        ungraded: who handed in but is not in the gradebook yet.
-        missing: who is in the gradebook and handed nothing in.
+        ungraded: who submitted but is not in the gradebook yet.
+        missing: who is in the gradebook and submitted nothing.
         quality: what `Submission.quality` is, for an axis; "" where the lab measures none.
         baseline: what speedups are over; "" where nothing was raced.
         similar: submissions of which one is mostly in the other, those with the most in common first.
         shared_instances: who submitted under one id, or under another learner's id, by that id.
-        rejected: folders that cannot be graded.
         unlisted: ids that are not on the class list, each with the listed id that it resembles, "" for none.
         reasons: why a submission was graded without something that should be there, or not at all, by student.
     """
@@ -144,11 +138,7 @@ class ClassReport:
 
 
 def check_graded(lab: Lab, room: Classroom) -> None:
-    """Whether a classroom has graded something of a lab.
-
-    Raises:
-        CourseError: nothing.
-    """
+    """Raises CourseError if a classroom has graded nothing of a lab."""
     from nbgrader.api import MissingEntry
 
     if (room.folder / "gradebook.db").is_file():
@@ -198,12 +188,7 @@ def _quality(verdicts: Iterable[Verdict]) -> str:
 
 
 def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Submission:
-    """One submission.
-
-    Args:
-        row: of nbgrader's gradebook.
-        quality: the figure to show, a key of `_QUALITIES` or "".
-    """
+    """The row of nbgrader's gradebook with the verdict; `quality` is the figure to show, a key of `_QUALITIES` or ""."""
     cells = gradebook.cells(row)
     points = {cell.name: cell.points for cell in cells}
     tiers = {outcome.task.id: outcome.tier for outcome in verdict.outcomes} if verdict else {}
