@@ -38,13 +38,6 @@ def linear(batch: Any = "N") -> ModelProto:
     return _model(nodes, [("x", T.FLOAT, [batch, 4])], [("y", T.FLOAT, [batch, 3])], {"w": WEIGHTS})
 
 
-def finder() -> ModelProto:
-    """``found = indices where x is not 0``: its second dimension depends on data."""
-    return _model(
-        [helper.make_node("NonZero", ["x"], ["found"], name="find")], [("x", T.FLOAT, [8])], [("found", T.INT64, None)]
-    )
-
-
 def unknown_operator() -> ModelProto:
     node = helper.make_node("Whirl", ["x"], ["y"], name="whirl", domain="of.nobody")
     return _model([node], [("x", T.FLOAT, [1])], [("y", T.FLOAT, [1])])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from course_lib.standin import cuda_driver as cuda
-from course_lib.standin import gpu, graphs, libcuda
+from course_lib.standin import gpu, libcuda
 from tests.doubles import rig
 from tests.doubles.rig import install
 
@@ -179,9 +179,14 @@ def test_the_context_waits_for_all_streams() -> None:
 
 
 def _captured(bench: Any) -> Any:
-    graphs.begin_capture(bench.stream.handle)
+    gpu.current().begin_capture(bench.stream.handle, gpu.GLOBAL)
     assert bench.context.execute_async_v3(bench.stream.handle)
-    return graphs.instantiate(graphs.end_capture(bench.stream.handle))
+    return gpu.current().end_capture(bench.stream.handle)
+
+
+def _launch(graph: Any, stream: int) -> None:
+    for work in graph:
+        gpu.current().enqueue(stream, work, "cuGraphLaunch")
 
 
 def test_a_graph_replays_the_addresses_and_shapes_of_its_capture(trt: Any) -> None:
@@ -193,7 +198,7 @@ def test_a_graph_replays_the_addresses_and_shapes_of_its_capture(trt: Any) -> No
     bench.context.set_tensor_address("y", int(elsewhere))
     bench.context.set_input_shape("x", (1, 4))
     cuda.memcpy_htod(bench.memory["x"], 2 * bench.x)
-    graphs.launch(graph, bench.stream.handle)
+    _launch(graph, bench.stream.handle)
     cuda.memcpy_dtoh_async(bench.y, bench.memory["y"], bench.stream)
     assert not bench.y.any()
     bench.stream.synchronize()
@@ -215,7 +220,7 @@ def test_a_graph_with_freed_memory_loses_the_device(trt: Any) -> None:
     bench.run()
     graph = _captured(bench)
     bench.memory["x"].free()
-    graphs.launch(graph, bench.stream.handle)
+    _launch(graph, bench.stream.handle)
     with pytest.raises(cuda.LogicError, match="illegal memory access"):
         bench.stream.synchronize()
 
@@ -233,11 +238,11 @@ def test_a_graph_with_freed_memory_loses_the_device(trt: Any) -> None:
 )
 def test_what_cannot_be_captured_spoils_the_capture(spoil: Any) -> None:
     stream, _memory = cuda.Stream(), cuda.mem_alloc(16)
-    graphs.begin_capture(stream.handle)
+    gpu.current().begin_capture(stream.handle, gpu.GLOBAL)
     with pytest.raises(cuda.LogicError):
         spoil(stream)
     with pytest.raises(cuda.LogicError, match="due to a previous error during capture"):
-        graphs.end_capture(stream.handle)
+        gpu.current().end_capture(stream.handle)
     stream.synchronize()
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
-from course_lib.engines.backends.tensorrt.profiler import keep_times
 from course_lib.standin import cuda_driver as cuda
-from course_lib.standin import gpu
 from tests.doubles import rig
 
 
@@ -82,14 +79,6 @@ def test_a_buffer_that_is_too_small_loses_the_device(trt: Any, name: str) -> Non
         bench.stream.synchronize()
 
 
-def test_freed_memory_is_not_there_any_more(trt: Any) -> None:
-    bench = rig.Bench(rig.engine(trt))
-    assert bench.context.execute_async_v3(bench.stream.handle)
-    bench.memory["x"].free()
-    with pytest.raises(cuda.LogicError, match="illegal memory access"):
-        bench.stream.synchronize()
-
-
 # ---- profiles
 
 
@@ -127,17 +116,6 @@ def test_a_profile_set_on_another_stream_must_be_waited_for(trt: Any) -> None:
         bench.stream.synchronize()
 
 
-def test_two_contexts_share_a_profile(trt: Any) -> None:
-    """Since TensorRT 10; before, the second one had to be given its own profile."""
-    engine = rig.engine(trt)
-    first, second = rig.Bench(engine, 2), rig.Bench(engine, 7)
-    assert first.enqueue() and second.enqueue()
-    second.stream.synchronize()
-    first.stream.synchronize()
-    for bench in (first, second):
-        np.testing.assert_array_equal(bench.y, rig.expected(rig.linear(), bench.x))
-
-
 # ---- memory
 
 
@@ -159,110 +137,7 @@ def test_a_context_without_memory_does_not_run(trt: Any, log: Any) -> None:
     np.testing.assert_array_equal(bench.run(), rig.expected(rig.linear(), bench.x))
 
 
-def test_a_full_device_gives_no_context(trt: Any, log: Any) -> None:
-    device = gpu.reset(total_memory=4096)
-    engine = rig.engine(trt, log=log)
-    taken = cuda.mem_alloc(device.free_memory - 100)
-    assert engine.create_execution_context() is None and "OutOfMemory" in log.last
-    taken.free()
-    assert engine.create_execution_context() is not None
-
-
-def test_weights_are_streamed_within_a_budget(trt: Any, log: Any, device: gpu.Gpu) -> None:
-    before = device.free_memory
-    engine = rig.engine(trt, flags=["WEIGHT_STREAMING"], log=log)
-    assert engine.streamable_weights_size == 48 == engine.weight_streaming_budget_v2 == before - device.free_memory
-    assert engine.weight_streaming_scratch_memory_size == 0
-    needed = engine.device_memory_size_v2
-    engine.weight_streaming_budget_v2 = 16
-    assert engine.weight_streaming_budget_v2 == 16 == before - device.free_memory
-    assert engine.weight_streaming_scratch_memory_size > 0 and engine.device_memory_size_v2 > needed
-    bench = rig.Bench(engine)
-    engine.weight_streaming_budget_v2 = 48  # too late
-    assert engine.weight_streaming_budget_v2 == 16 and "no active IExecutionContext" in log.last
-    assert bench.run().any()
-    del bench
-    gc.collect()
-    engine.weight_streaming_budget_v2 = 1000
-    assert engine.weight_streaming_budget_v2 == 48
-    engine.weight_streaming_budget_v2 = -1
-    assert engine.weight_streaming_budget_v2 == 48 and "gpuMemoryBudget >= 0" in log.last
-
-
-# ---- outputs whose shape depends on data
-
-
-def _allocator(trt: Any, give: Any) -> Any:
-    class Allocator(trt.IOutputAllocator):
-        def __init__(self) -> None:
-            trt.IOutputAllocator.__init__(self)
-            self.memory: Any = None
-            self.shape: tuple[int, ...] | None = None
-            self.stream = 0
-
-        def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:
-            self.stream, self.memory = stream, give(size)
-            return int(self.memory)
-
-        def notify_shape(self, tensor_name: str, shape: Any) -> None:
-            self.shape = tuple(shape)
-
-    return Allocator()
-
-
-def _finder(trt: Any, log: Any) -> tuple[Any, Any, Any]:
-    context = rig.engine(trt, rig.finder(), log=log).create_execution_context()
-    memory = cuda.mem_alloc(32)
-    context.set_tensor_address("x", int(memory))
-    cuda.memcpy_htod(memory, np.array([0, 1, 0, 2, 0, 0, 3, 0], np.float32))
-    return context, memory, cuda.Stream()
-
-
-def test_an_allocator_is_asked_for_memory_and_told_the_shape(trt: Any, log: Any) -> None:
-    context, _memory, stream = _finder(trt, log)
-    assert context.get_tensor_shape("found") == (1, -1) and context.get_max_output_size("found") == 64
-    assert context.execute_async_v3(stream.handle) is False and "Neither address or allocator" in log.last
-    allocator = _allocator(trt, cuda.mem_alloc)
-    assert context.set_output_allocator("found", allocator) and context.get_output_allocator("found") is allocator
-    assert context.execute_async_v3(stream.handle)
-    assert allocator.shape == (1, 3) and allocator.stream == stream.handle
-    found = np.empty((1, 3), np.int64)
-    cuda.memcpy_dtoh(found, allocator.memory)
-    assert found.tolist() == [[1, 3, 6]]
-    context.set_output_allocator("found", None)
-    assert context.execute_async_v3(stream.handle) is False
-
-
-# ---- profiling
-
-
-def test_a_profiler_hears_of_every_layer(trt: Any, log: Any) -> None:
-    bench, profiler = rig.Bench(rig.engine(trt, log=log)), keep_times(trt)
-    assert bench.context.report_to_profiler() is False
-    bench.context.profiler = profiler
-    assert bench.enqueue() and [name for name, _ in profiler.rows] == ["multiply", "relu"]  # at once: the run waits
-    bench.context.enqueue_emits_profile = False
-    assert bench.enqueue() and len(profiler.rows) == 2
-    assert bench.context.report_to_profiler() is False  # nothing has run yet
-    bench.stream.synchronize()
-    assert bench.context.report_to_profiler() and len(profiler.rows) == 4 and min(ms for _, ms in profiler.rows) > 0
-    bench.context.profiler = None
-    assert bench.enqueue() and bench.context.profiler is None
-
-
 # ---- refitting
-
-
-def test_refitting_changes_the_weights(trt: Any, log: Any) -> None:
-    engine = rig.engine(trt, flags=["REFIT"], log=log)
-    bench, refitter = rig.Bench(engine), trt.Refitter(engine, log)
-    assert engine.refittable and refitter.get_all_weights() == ["w"] and refitter.get_missing_weights() == []
-    doubled = rig.WEIGHTS * 2
-    before = bench.run().copy()
-    assert refitter.set_named_weights("w", trt.Weights(doubled)) and refitter.refit_cuda_engine()
-    np.testing.assert_allclose(bench.run(), 2 * before, rtol=1e-6)
-    again = trt.Runtime(log).deserialize_cuda_engine(engine.serialize())
-    np.testing.assert_allclose(rig.Bench(again).run(), 2 * before, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def int8_onnx(small_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.mark.instructions
 def test_int8_is_proved_and_not_taken_for_float(int8_onnx: Path, small_onnx: Path, service_recipe: Recipe, engine: Any) -> None:
     int8 = service_recipe.model_copy(update={"precision": "int8"})
-    words = ["the recipe says fp32", "Int8"]
+    words = ["the recipe says fp32", "INT8"]
     _rejected(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
     if not has_byte_dot_products():
         words = ["saturate on this processor", "VNNI", "onnxruntime"]
