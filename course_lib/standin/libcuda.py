@@ -1,5 +1,7 @@
 """A stand-in for `ctypes.CDLL("libcuda.so.1")`: the driver's C functions that the course calls, on the device of `gpu`.
 
+A CUDA graph is the recorded work of a stream.
+
 `course_lib.standin.installation` puts it in place.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from course_lib.standin import gpu, graphs
+from course_lib.standin import gpu
 
 SUCCESS, INVALID_VALUE, INVALID_HANDLE, CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED = 0, 1, 400, 900, 901
 _NAMES = {
@@ -52,14 +54,14 @@ class LibCuda:
 
     def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
         try:
-            graphs.begin_capture(stream.value or 0, mode)
+            gpu.current().begin_capture(stream.value or 0, mode)
         except gpu.LogicError:
             return CAPTURE_UNSUPPORTED
         return SUCCESS
 
     def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
         try:
-            graph._obj.value = self._keep(graphs.end_capture(stream.value or 0))
+            graph._obj.value = self._keep(gpu.current().end_capture(stream.value or 0))
         except gpu.LogicError:
             graph._obj.value = None
             return CAPTURE_INVALIDATED
@@ -68,13 +70,14 @@ class LibCuda:
     def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, flags: Any) -> int:
         if graph.value not in self._objects:
             return INVALID_HANDLE
-        executable._obj.value = self._keep(graphs.instantiate(self._objects[graph.value]))
+        executable._obj.value = self._keep(list(self._objects[graph.value]))
         return SUCCESS
 
     def cuGraphLaunch(self, executable: Any, stream: Any) -> int:
         if executable.value not in self._objects:
             return INVALID_HANDLE
-        graphs.launch(self._objects[executable.value], stream.value or 0)
+        for work in self._objects[executable.value]:
+            gpu.current().enqueue(stream.value or 0, work, "cuGraphLaunch")
         return SUCCESS
 
     def cuGraphDestroy(self, graph: Any) -> int:
