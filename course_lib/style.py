@@ -115,7 +115,8 @@ def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
     letters = [len(str(handle.get_label())) + 4 for handle in handles]
     columns = len(letters) if sum(letters) <= _LETTERS else max(1, _LETTERS // max(letters))
     row = min(sum(letters), columns * max(letters))
-    sides = axes.transAxes if row <= 0.6 * _LETTERS else axes.figure.transFigure  # a long row begins at the edge
+    long = axes.axison and row > 0.6 * _LETTERS  # it begins at the edge, below the names of rows
+    sides = axes.figure.transFigure if long else axes.transAxes
     legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8,
                          bbox_transform=blended_transform_factory(sides, axes.transAxes),
                          handlelength=0.9, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
@@ -143,7 +144,9 @@ def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) 
         values: by name.
         colors: one for each value, in the order of the values.
     """
-    places = {name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()}
+    places = {
+        name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
+    }
     room = {name: 1 - 5 * len(name) / 72 * axes.figure.dpi / axes.bbox.width for name in values}  # 5 points per letter
     end = axes.transAxes.transform((max(1.0, *(place / room[name] for name, place in places.items())), 0))
     axes.set_xlim(right=axes.transData.inverted().transform(end)[0])
@@ -226,7 +229,9 @@ def _dark_rules(text: str) -> str:
             light = _against(color, white=False)
             rules.append(f':is(text, use)[style*="fill: {color}"] {{fill: {light} !important}}')
             rules.append(f':is(use, path[style*="fill: none"])[style*="stroke: {color}"] {{stroke: {light} !important}}')
-    rules.append('use[style*="-opacity"] {fill-opacity: 0.7 !important; stroke-opacity: 0.7 !important}')  # pale dots would drown
+    rules.append(
+        'use[style*="-opacity"] {fill-opacity: 0.7 !important; stroke-opacity: 0.7 !important}'
+    )  # pale dots would drown
     rules.append('text[style*="fill: #ffffff"] {fill: #ffffff !important}')  # on a colored area
     return "@media (prefers-color-scheme: dark) {" + " ".join(rules) + "}"
 

@@ -93,6 +93,31 @@ def test_names_of_lines_stay_apart_and_are_dark_enough_for_text() -> None:
     assert all(max(to_rgb(text.get_color())) < 0.75 for text in axes.texts)
 
 
+@pytest.mark.parametrize(
+    "picture", [*ROOT.glob("lectures/figures/*.svg"), ROOT / "docs" / "results.svg"], ids=lambda path: path.stem
+)
+def test_a_phone_shows_words_that_can_be_read(picture: Path) -> None:
+    svg = picture.read_text(encoding="utf-8")
+    assert float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1]) <= 72 * style.WIDTH
+    assert min(float(text["style"].partition("font-size: ")[2].partition("px")[0]) for text in TEXT.finditer(svg)) >= 7.5
+
+
+def test_a_figure_that_is_too_wide_for_a_phone_is_not_drawn() -> None:
+    with pytest.raises(ValueError, match=r"may be 5\.6 inches wide, got 7: stack its panels"):
+        style.figure(3, width=7)
+
+
+def test_marks_make_room_for_their_names_and_colors_have_theirs() -> None:
+    figure = style.figure(2.4)
+    axes = figure.add_subplot(title="the slowest call decides")
+    for index in range(3):
+        axes.bar([index], [1], color=style.COLORS[index + 3], label=f"series {index}")
+    style.name_colors(axes)
+    style.mark_values(axes, {"median, 1.0 ms": 1.0, "slowest of all calls, 2.4 ms": 2.4}, style.COLORS)
+    assert faults(style.svg(figure)) == []
+    assert all(max(to_rgb(text.get_color())) < 0.75 for text in [*axes.get_legend().get_texts(), *axes.texts])
+
+
 def test_a_figure_follows_the_page_into_the_dark() -> None:
     text = style.svg(bars({"a": 1.0, "b": 2.0}, "ms", "b takes twice as long", highlight="b"))
     rules = text[text.index("@media (prefers-color-scheme: dark)") :]

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from course_lib import labs
+from course_lib import labs, style
 from course_lib.grading.nbgrader.learner_version import stale
 from docs import make_links
 from tests import unchanged, warm_processes
@@ -122,8 +123,11 @@ def test_runs_top_to_bottom(path, tmp_path, monkeypatch, request):
     cells = executed(path, tmp_path, request.getfixturevalue("warm"), first=SHORT).cells
     said = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
+    pictures = [output.data["image/png"] for output in said if "image/png" in output.get("data", {})]
+    widths = [int.from_bytes(b64decode(png[:32])[16:20], "big") for png in pictures]
+    assert all(width <= 110 * style.WIDTH for width in widths), f"figures are too wide for a phone: {widths} pixels"
     if path in LESSONS:
-        assert sum("image/png" in output.get("data", {}) for output in said) >= 4, "a lecture has at least four figures"
+        assert len(pictures) >= 4, "a lecture has at least four figures"
     unchanged.remember(key)
 
 

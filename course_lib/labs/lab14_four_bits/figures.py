@@ -46,7 +46,8 @@ def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Fi
     for index, (name, (bits, lost)) in enumerate(points.items()):
         mean, half, hue = 1e3 * lost.mean, 1e3 * lost.half_width, style.color(index)
         axes.errorbar(bits, mean, yerr=half, fmt="o", capsize=3, color=hue)
-        axes.annotate(name, (bits, mean + half), (0, 4), textcoords="offset points", ha="center", fontsize=8, color=hue)
+        axes.annotate(name, (bits, mean + half), (0, 4), textcoords="offset points", ha="center", fontsize=8, color=hue,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     axes.axhline(1e3 * BUDGET, color="#777777", lw=0.8, ls="--", label="budget")
     axes.margins(x=0.2, y=0.12)
     axes.set(xlabel="bits per weight, with scales", ylabel="lost bits per byte (thousandths)", title=takeaway)

@@ -58,9 +58,9 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
     for name, y in node_y.items():
         _node_box(axes, name, y, dotted=name in partial)
     _captions(axes, compared, len(names), nodes is not None)
-    _legend(axes, [kernel for kernels in sides for kernel in kernels])
     axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -0.9))
     axes.set_axis_off()
+    _legend(axes, [kernel for kernels in sides for kernel in kernels])
     axes.set_title(compared.headline)
     return figure
 

@@ -59,8 +59,9 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
     for index, (name, model) in enumerate(models.items()):
         tokens = np.geomspace(256, model.longest, 20)
         gib = [model.cache_bytes(1) * one / 2**30 for one in tokens]
-        label = f"{name}: {model.cache_bytes(1) / 1024:.0f} KiB per token, at most {gib[-1]:.2g} GiB"
+        label = f"{name}: {model.cache_bytes(1) / 1024:.0f} KiB per token"
         axes.plot(tokens, gib, "o-", markevery=[-1], color=style.color(index), label=label)
+        axes.annotate(f"{gib[-1]:.2g} GiB", (tokens[-1], gib[-1]), (-6, 2), textcoords="offset points", ha="right", fontsize=8)
     axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="keys and values (GiB)", title=title)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -20,7 +20,7 @@ WAYS = {name: serve(at_once(3, 2, 2), Steps(), slots=2, continuous=name == "cont
 
 def test_each_cache_ends_at_its_longest_sequence():
     axes = draw_cache({"Llama 2 7B": PUBLISHED["Llama 2 7B"]}, "bytes").axes[0]
-    assert [" ".join(text.get_text().split()) for text in axes.texts] == ["Llama 2 7B: 512 KiB per token, at most 2 GiB"]
+    assert [" ".join(text.get_text().split()) for text in axes.texts] == ["2 GiB", "Llama 2 7B: 512 KiB per token"]
     assert axes.get_lines()[0].get_xdata()[-1] == pytest.approx(4096)
 
 
