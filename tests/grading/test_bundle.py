@@ -231,7 +231,8 @@ from pathlib import Path
 from course_lib import labs
 from course_lib.labs import Examiner
 for outcome in labs.find("lab01").examine(Path({str(tmp_path)!r}), Examiner(measure_s=1)).outcomes:
-    print(outcome.tier, outcome.code, {one.met for one in outcome.criteria if one.name == "speed over the reference engine"})
+    compared = [one.met for one in outcome.criteria if one.name == "speed over the reference engine"]
+    print(outcome.tier, outcome.code, any(met is not None for met in compared))
 """
     environment = {**os.environ, "PYTHONPATH": str(written)}
     ran = subprocess.run(
@@ -240,7 +241,7 @@ for outcome in labs.find("lab01").examine(Path({str(tmp_path)!r}), Examiner(meas
     profile, accuracy, speed = ran.stdout.splitlines()
     assert profile.startswith("full ") and accuracy.startswith("full ")
     # How fast the engine is compared with PyTorch depends on the machine.
-    assert speed in ("inconclusive no_reference {None}", "none  set()", "none  {None}"), speed
+    assert speed in ("inconclusive no_reference False", "none  False"), speed
 
 
 def test_what_needs_the_instructors_copy_says_so_in_one_line(written):
