@@ -14,14 +14,8 @@ from benchmarks.markdown import Data, device, error, page, ratio, ratios, source
 from benchmarks.raw_calls_tables import raw_calls
 from benchmarks.separation_tables import separation
 from course_lib.benchmark import recorded
-from course_lib.teaching.benchmarking.headline import GRAPH, engine_type, int8_is_proved
 
-HEADLINE = (
-    "resnet50_h200",
-    "networks_again_h200",
-    "networks_later_h200",
-    "networks_int8_h200",
-)  # the records of README's results
+HEADLINE = "headline_h200"  # the record of README's results
 
 
 def first_engine(data: Data) -> str:
@@ -128,7 +122,7 @@ def _fastest(data: Data, kind: Callable[[Data], str] = lambda row: row["dtype"])
 
 def headline() -> dict[tuple[str, str, int], Data]:
     """README's results: the faster way to run each engine in FP16 and INT8, by network, type and batch size."""
-    best = {key: row for name in HEADLINE for key, row in _fastest({"rows": recorded(name).rows}).items() if key[1] != "fp32"}
+    best = {key: row for key, row in _fastest({"rows": recorded(HEADLINE).rows}).items() if key[1] != "fp32"}
     networks = list(dict.fromkeys(network for network, *_ in best))
     return dict(sorted(best.items(), key=lambda item: (networks.index(item[0][0]), item[0][1:])))
 
@@ -153,7 +147,7 @@ def title(network: str, dtype: str) -> str:
 
 def networks_summary(data: Data) -> str:
     """Engines in FP16 and INT8 against PyTorch's fastest way in FP16, which is the harder comparison, then against eager."""
-    records, best = [recorded(name) for name in HEADLINE], headline()
+    best = headline()
     batches = sorted({batch for _, _, batch in best})
     lines = [
         (
@@ -163,67 +157,40 @@ def networks_summary(data: Data) -> str:
         )
         for network, dtype in dict.fromkeys(key[:2] for key in best)
     ]
-    plugin: dict[str, list[str]] = {}
-    for (network, _, batch), row in sorted(best.items()):
-        if "plugin" in row["candidate"]:
-            plugin.setdefault(network, []).append(str(batch))
-    used = [network if len(at) == len(batches) else f"{network} at batch {' and '.join(at)}" for network, at in plugin.items()]
-    files = ", ".join(f"`course_lib/records/{one.name}.json`" for one in records)
     worst = error(max(row["relative_error"] for (_, dtype, _), row in best.items() if dtype == "int8"))
     about = f"""Speedup of TensorRT over the fastest PyTorch variant (eager, `torch.compile`, CUDA graph, or both) [95 % interval], FP16
         on both sides. Engines in INT8 are also compared with FP16, because eager has no INT8
         convolutions on GPUs; their relative error is at most {worst}.
-        The last column is over eager. Below 1, PyTorch is faster. {device(data)}, {tensorrt(data)} against torch {torch(data)},
-        {records[0].date} and {data["date"]} ({files}). Weights are random, except for the detector's. The second of two consecutive
-        calls is timed. With the course's attention plugin: {", ".join(used)}."""
+        The last column is over eager. Below 1, PyTorch is faster. {_measured(data)} Weights are random, except for the detector's."""
     return page(about, table(("network", *(f"batch {batch}" for batch in batches), f"over eager, batch {batches[-1]}"), lines))
 
 
-def resnet50(data: Data) -> str:
-    """ResNet-50's engines over PyTorch's fastest way, timed on the second of two calls, and what first calls took."""
-    first, lines = data["first_calls"], []
-    for (_, dtype, batch), row in _fastest(data).items():
-        among, alone = (first[key][str(batch)][row["candidate"]] for key in ("among_others_ms", "in_a_row_ms"))
-        lines.append((dtype.upper(), batch, _fastest_rival(row), f"{row['ms']:.3f} ms", f"{among:.3f} ms", f"{alone:.3f} ms"))
-    about = f"""ResNet-50's engines in CUDA graphs, timed on the second of two calls: {tensorrt(data)} against torch {torch(data)} on one
-        {device(data)}, with three profiles, built alone on the GPU, device time, {source("resnet50_h200", data)}); speedup [95 % interval]
-        over `torch.compile` in a CUDA graph, PyTorch's fastest way, in the same type. Random weights. The last two columns are from another
-        run of that day, which timed first calls: among calls of the other candidates, and after a call of the same engine."""
-    head = ("engine", "batch", "over PyTorch's fastest", "second call", "first call, among others", "first call, in a row")
-    return page(about, table(head, lines))
+def _measured(data: Data) -> str:
+    """Where, what and how the results of README were measured."""
+    return f"""{device(data)}, {tensorrt(data)} against torch {torch(data)} of 2026, {source(HEADLINE, data)}). Engines
+        and CUDA graphs are timed by replays, eager and `torch.compile` by the second of two calls."""
 
 
-def networks_again(data: Data, name: str = "networks_again_h200") -> str:
-    """Engines over PyTorch's fastest way, timed on the second of two calls: of each engine's two ways to run, the faster one.
-
-    Args:
-        name: of the record.
-    """
-    best = _fastest(data, kind=lambda row: row["candidate"].removesuffix(GRAPH))
+def networks(data: Data) -> str:
+    """Every engine over PyTorch's fastest way: of its two ways to run, plain and as a CUDA graph, the faster one."""
+    best = _fastest(data)
     lines = [
         (
             network,
-            row["candidate"].removeprefix("TensorRT "),
+            row["candidate"].removeprefix("TensorRT ").replace("fp", "FP").replace("int", "INT"),
             batch,
             _fastest_rival(row),
             f"{row['ms']:.3f} ms",
-            error(row["relative_error"]),
+            error(row["relative_error"]) + (f", mean AP {row['mean_ap']:.3f}" if "mean_ap" in row else ""),
         )
         for (network, _, batch), row in best.items()
     ]
-    networks = ["the detector" if one == "detector" else one for one in dict.fromkeys(network for network, *_ in best)]
-    kinds = {row["dtype"] for row in best.values()}
-    rival = "in FP16, because eager has no INT8 convolutions on GPUs" if kinds == {"int8"} else "in the same type"
-    after = ["Weights are random, except for the detector's." if "the detector" in networks else "Weights are random."]
-    if any("plugin" in row["candidate"] for row in best.values()):
-        after.append("The plugin is the course's attention.")
-    if "int8" in kinds:
-        layers = {network: row for (network, *_), row in best.items() if row["dtype"] == "int8"}
-        counts = (f"{name} {row['kernel_dtypes']['Int8']} of {row['kernels']}" for name, row in layers.items())
-        after.append(f"Int8 layers: {', '.join(counts)}.")
-    about = f"""Engines of {", ".join(networks[:-1])} and {networks[-1]}, timed on the second of two calls: {tensorrt(data)} against torch
-        {torch(data)} on one {device(data)}, {data["beside"]}, with three profiles, device time, {source(name, data)}); speedup
-        [95 % interval] over PyTorch's fastest way {rival}; relative error to eager FP32. {" ".join(after)}"""
+    layers = {network: row for (network, dtype, _), row in best.items() if dtype == "int8"}
+    counts = ", ".join(f"{name} {row['kernel_dtypes'].get('Int8', 0)} of {row['kernels']}" for name, row in layers.items())
+    about = f"""Every engine of the table above: its speedup [95 % interval] over PyTorch's fastest variant in the same type, INT8 over
+        FP16, and its relative error to eager FP32. FP32 has TF32 on both sides. An engine has three optimization profiles.
+        {_measured(data)}
+        Int8 layers: {counts}. {" ".join(data["remarks"])} `python benchmarks/networks.py show` prints every row."""
     head = ("network", "engine", "batch", "over PyTorch's fastest", "time", "relative error")
     return page(about, table(head, lines))
 
@@ -240,51 +207,6 @@ def _fastest_rival(row: Data | None) -> str:
 
 def _over_eager_fp16(row: Data | None) -> str:
     return ratio(row["speedup"][row["same_dtype"]], 2) if row else "not measured"
-
-
-def networks(data: Data) -> str:
-    """The faster of each engine's two ways to run, plain and as a CUDA graph, compared with PyTorch's fastest."""
-    best = _fastest(data)
-    batches = sorted({batch for _, _, batch in best})
-    lines = []
-    for network, dtype in dict.fromkeys((network, dtype) for network, dtype, _ in best):
-        mine = [best.get((network, dtype, batch)) for batch in batches]
-        worst = error(max(row["relative_error"] for row in mine if row))
-        precision = [row["mean_ap"] for row in mine if row and "mean_ap" in row]
-        note = f", mean AP {min(precision):.3f}" if precision else ""
-        called = ", ".join(dict.fromkeys(engine_type(row) for row in mine if row))
-        lines.append((network, called, *map(_over_torch, mine), worst + note))
-    about = f"""{tensorrt(data)} against torch {torch(data)} on one {device(data)},
-        each engine run plainly or in a CUDA graph, whichever is faster, device time of one call, {source("networks_h200", data)}).
-        Each cell has two speedups in the same type: over eager PyTorch [95 % interval]; and over the fastest PyTorch variant
-        (eager, `torch.compile`, CUDA graph). The same type is FP32 with TF32 on both sides, or FP16. INT8 is compared with
-        FP16, because eager has no INT8 convolutions on GPUs. Below 1, PyTorch is faster.
-        Weights are random and inputs are Gaussian noise, except for the detector: it is trained and sees frames of a video.
-        `python benchmarks/networks.py show` prints every row, and why."""
-    head = ("network", "engine", *(f"batch {batch}" for batch in batches), "relative error")
-    return page(about, table(head, lines), _asked(best))
-
-
-def _over_torch(row: Data | None) -> str:
-    if row is None:
-        return "not measured"
-    rivals = [speed["median"] for name, speed in row["speedup"].items() if name != "eager fp32" or row["same_dtype"] == name]
-    return f"{ratio(row['speedup'][row['same_dtype']], 2)}; {min(rivals):.2f}x"
-
-
-def _asked(best: Mapping[tuple[str, str, int], Data]) -> str:
-    """What an engine is that was asked for INT8 and has no Int8 layer; empty where there is none."""
-    said = {}
-    for (network, _, batch), row in best.items():
-        single = best.get((network, "fp32", batch), {})
-        if int8_is_proved(row) or "plan_mb" not in row or "plan_mb" not in single:
-            continue
-        sizes = f"Its plan has {row['plan_mb']:.0f} MB and FP32's has {single['plan_mb']:.0f} MB"
-        said[network] = (
-            f"{network}: the builder was asked for INT8, but no row of the layer table is Int8, so nothing proves an INT8 engine. "
-            f"{sizes}, as if only the weights were stored in 8 bits."
-        )
-    return " ".join(said.values())
 
 
 def gpus(data: Data, name: str = "gpus_h200") -> str:
@@ -452,13 +374,9 @@ def _gains(rows: Sequence[Data]) -> str:
 
 
 TABLES: Mapping[str, Callable[[Data], str]] = {
-    "networks_h200": networks,
-    "networks_later_h200: sentence": networks_sentence,
-    "networks_later_h200: summary": networks_summary,
-    "resnet50_h200": resnet50,
-    "networks_again_h200": networks_again,
-    "networks_later_h200": partial(networks_again, name="networks_later_h200"),
-    "networks_int8_h200": partial(networks_again, name="networks_int8_h200"),
+    f"{HEADLINE}: sentence": networks_sentence,
+    f"{HEADLINE}: summary": networks_summary,
+    HEADLINE: networks,
     "attention_h200": attention,
     "encoders_h200": encoders,
     "kernels_h200": kernels,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from benchmarks.markdown import Data, device, error, page, ratio, source, table, tensorrt, torch
-from course_lib.benchmark.records import recorded
 
 
 def separation(data: Data) -> str:
@@ -24,8 +21,8 @@ def separation(data: Data) -> str:
     )
 
 
-def _one_at_a_time(data: Data) -> tuple[str, str, str]:
-    """What each difference from a fixed shape costs, and how far the headline table lies from both."""
+def _one_at_a_time(data: Data) -> tuple[str, str]:
+    """What each difference from a fixed shape costs."""
     rows = {(row["network"], row["precision"], row["batch"], row["engine"]): row for row in data["rows"]}
     fixed = rows["resnet50", "fp16", 8, "fixed shape"]["ms"]
     words = {
@@ -35,17 +32,4 @@ def _one_at_a_time(data: Data) -> tuple[str, str, str]:
         "FP16 demanded": "the same, FP16 demanded of products and convolutions",
     }
     costs = [(text, f"{rows['resnet50', 'fp16', 8, name]['ms'] / fixed - 1:+.1%}") for name, text in words.items()]
-    other = {(row["precision"], row["batch"]): row["ms"] for row in _graphed_resnet(recorded("networks_h200").rows)}
-    more = [
-        1e3 * (ms - row["single_ms"]) for (key, ms) in other.items() if (row := rows.get(("resnet50", *key, "fixed shape")))
-    ]
-    after = f"""The headline table above has other times for ResNet-50's engines in CUDA graphs: {min(more):.0f} to {max(more):.0f} us
-        more in all {len(more)} cases, at batch 1 as at batch 64, in FP32 as in FP16. No tactic costs the same at every batch size. What
-        costs the same is the host's part of a call."""
-    return "ResNet-50 in FP16 at batch 8, one difference at a time:", table(("difference", "time"), costs), after
-
-
-def _graphed_resnet(rows: Iterable[Data]) -> list[Data]:
-    """Rows of ResNet-50's FP32 and FP16 engines that are replayed as CUDA graphs."""
-    found = [row for row in rows if row["network"] == "ResNet-50" and row["candidate"].startswith("TensorRT")]
-    return [{**row, "precision": row["dtype"]} for row in found if "CUDA graph" in row["candidate"] and row["dtype"] != "int8"]
+    return "ResNet-50 in FP16 at batch 8, one difference at a time:", table(("difference", "time"), costs)

@@ -57,8 +57,8 @@ class Record:
 
 
 def release(library: str, version: str) -> str:
-    """A version, with a remark if it is not a general release: ``8.6.0 (an early-access release)``."""
-    return version + (" (an early-access release)" if (library, version) in _EARLY_ACCESS else "")
+    """A version, with a remark if it is not a general release: ``8.6.0 (an early-access release of 2023)``."""
+    return version + (" (an early-access release of 2023)" if (library, version) in _EARLY_ACCESS else "")
 
 
 def recorded(name: str) -> Record:

@@ -22,15 +22,8 @@ Row = Mapping[str, Any]
 BASELINE = "eager fp32"
 GRAPH = " + CUDA graph"  # ends the name of an engine that is replayed
 _ATTENTION = "attention: 8.6 is older than Hopper's attention kernels, torch's attention is one fused kernel"
-_CLOCK = "the clock: about 0.2 ms of the host in each call; timed without it, the engines are faster"
 # Our reading of a network where an engine of TensorRT 8.6 loses; printed beside a losing row and nowhere else.
-NOTES = {
-    "BERT-base": _ATTENTION,
-    "ViT-B/16": _ATTENTION,
-    "ResNet-50": f"{_CLOCK} (resnet50_h200.json)",
-    "U-Net": f"{_CLOCK} (networks_again_h200.json)",
-    "detector": f"{_CLOCK} (networks_later_h200.json)",
-}
+NOTES = dict.fromkeys(("BERT-base", "ViT-B/16"), _ATTENTION)
 _DRAWN = (  # in the order of their colors
     "cuda graph fp16",
     "compile fp16",
