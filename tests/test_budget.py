@@ -24,7 +24,7 @@ TOO_LONG = {
     "lab04_mixed_precision": 548,
     "lab10_profiling": 835,
     "lab11_torch_tensorrt": 592,
-    "lab13_generation": 985,
+    "lab13_generation": 792,
     "lab15_capstone": 861,
 }
 # Lines today; the goals are 1,700, 17,000, 53,000 and 38,000. What is added has to be taken away elsewhere.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -126,16 +126,16 @@ class GenerationWork(Work):
         return self._recognized(found, LENGTH + 40) if place else found
 
     def _errors(self, lengths: Iterable[int]) -> tuple[float, str]:
-        """The largest error after prompts of these lengths, and the first place of one that is too large."""
-        worst, place = 0.0, ""
+        """The largest error after prompts of these lengths, and the place of the first one that is too large."""
+        worst = 0.0
         for length in lengths:
             tokens, sizes = conversation(self.secret, length)
             off = errors(right_scores(tokens, sizes), fresh(self.decoder, tokens, sizes))
             worst = max(worst, float(off.max()))
-            if off.max() > MOST_ERROR and not place:
+            if worst > MOST_ERROR:
                 fed = sum(sizes[: int(np.argmax(off > MOST_ERROR)) + 1])
-                place = f"The first wrong scores are those after {fed} tokens, with a prompt of {length}."
-        return worst, place
+                return worst, f"The first wrong scores are those after {fed} tokens, with a prompt of {length}."
+        return worst, ""
 
     def _recognized(self, found: Answers, longest: int) -> Answers:
         from course_lib.labs.lab13_generation import network
@@ -172,45 +172,12 @@ def answers(work: GenerationWork) -> Iterator[Criterion]:
     work.figures["logits_error"] = min(max(found.first, found.later), 1e6)
 
 
-def _solved(work: GenerationWork, part: str = HALF) -> Criterion:
-    found = work.answered
-    met = found.first <= MOST_ERROR and (part == HALF or found.later <= MOST_ERROR)
+def _solved(work: GenerationWork, part: str) -> Generator[Criterion, None, bool]:
+    """Whether this part of task 1 is solved. Without it, a task is not examined further."""
+    met = work.answered.first <= MOST_ERROR and (part == HALF or work.answered.later <= MOST_ERROR)
     hint = "Solve task 1 first: a decoder with other scores than the right ones is not examined further."
-    return replace(holds(f"{part} of task 1", met, HALF, hint=hint), symptom=f"The decoder does not have {part} of task 1.")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a host is asked, and what the decoder will say.
-
-    Attributes:
-        count: the largest number of new bytes.
-        position: of the prompt's first token.
-        script: the bytes that the decoder says after the prompt.
-    """
-
-    prompt: bytes
-    count: int
-    position: int
-    script: bytes
-
-    @property
-    def case(self) -> Case:
-        """The request with the right answer, and those of usual mistakes."""
-        end = self.script.find(STOP) + 1
-        answer = [*self.script[: end or self.count]]
-        mistakes = {"the answer ends one byte early": answer[:-1]}
-        if end:
-            mistakes["the answer goes on after its newline"] = [*self.script]
-        arguments = ([*self.prompt], self.count, self.position, [*self.script])
-        return Case(arguments, answer, mistakes, f"{len(self.prompt)} bytes at position {self.position}")
-
-    @property
-    def fewest(self) -> int:
-        """Calls that the request needs."""
-        edges = [self.position, *range(-(-self.position // LENGTH) * LENGTH, self.position + len(self.prompt), LENGTH)]
-        parts = np.diff([*dict.fromkeys(edges), self.position + len(self.prompt)])
-        return int((-(-parts // MOST_NEW)).sum()) + len(self.case.expected) - 1
+    yield replace(holds(f"{part} of task 1", met, HALF, hint=hint), symptom=f"The decoder does not have {part} of task 1.")
+    return met
 
 
 # By kind: bounds of the prompt's length, of its position and of the number of bytes, and the place of a newline, if there is one.
@@ -226,22 +193,32 @@ KINDS = (
 )
 
 
-def requests(rng: np.random.Generator) -> list[Request]:
-    """A secret request of each kind: short, long, across the end of the ring, one byte, and an early newline."""
-    asked = []
+def requests(rng: np.random.Generator) -> list[Case]:
+    """A secret request of each kind: prompt, largest number of bytes, position, and the bytes that the decoder says."""
+    cases = []
     for lengths, positions, counts, stops in KINDS:
         length, position, count = drawn(rng, lengths, positions, counts)
-        prompt, script = np.split(rng.integers(97, 123, length + count).astype(np.uint8), [length])
+        prompt, script = np.split(rng.integers(97, 123, length + count), [length])
+        answer, mistakes = script.tolist(), {}
         if stops:
-            script[rng.integers(*stops)] = STOP
-        asked.append(Request(prompt.tobytes(), count, position, script.tobytes()))
-    return asked
+            script[(stop := int(rng.integers(*stops)))] = STOP
+            answer, mistakes = script[: stop + 1].tolist(), {"the answer goes on after its newline": script.tolist()}
+        mistakes["the answer ends one byte early"] = answer[:-1]
+        arguments = (prompt.tolist(), count, position, script.tolist())
+        cases.append(Case(arguments, answer, mistakes, f"{length} bytes at position {position}"))
+    return cases
+
+
+def fewest_calls(position: int, prompt: int, answered: int) -> int:
+    """Calls that a request needs, by the numbers of its bytes."""
+    edges = [position, *range(-(-position // LENGTH) * LENGTH, position + prompt, LENGTH)]
+    parts = np.diff([*dict.fromkeys(edges), position + prompt])
+    return int((-(-parts // MOST_NEW)).sum()) + answered - 1
 
 
 def loop(work: GenerationWork) -> Iterator[Criterion]:
     """The answers of a learner's host, and the number of its calls."""
-    asked = requests(work.rng())
-    cases = [request.case for request in asked]
+    cases = requests(work.rng())
     work.examiner.begins("loop: requests to your host", 1)
     questions = {"serve": [case.arguments for case in cases]}
     found = runner.call(submitted(work.folder, HOST), questions, work.examiner, program=host)["serve"]
@@ -250,20 +227,18 @@ def loop(work: GenerationWork) -> Iterator[Criterion]:
     right = runner.case_criterion("requests that are answered", cases, answers, HALF, hint=hint)
     yield right
     if right.met:
-        wasted = [
-            f"{case.shown}: {one['calls']} calls, and {request.fewest} are enough"
-            for request, case, one in zip(asked, cases, found, strict=True)
-            if one["calls"] > request.fewest
-        ]
+        wasted = []
+        for case, one in zip(cases, found, strict=True):
+            prompt, _, position, _ = case.arguments
+            if one["calls"] > (fewest := fewest_calls(position, len(prompt), len(case.expected))):
+                wasted.append(f"{case.shown}: {one['calls']} calls, and {fewest} are enough")
         hint = "Which calls have scores that nothing reads, and which could be one call?"
-        yield all_right("requests without a call too many", wasted, len(asked), hint=hint)
+        yield all_right("requests without a call too many", wasted, len(cases), hint=hint)
 
 
 def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
     """Four scenes on one set of buffers."""
-    solved = _solved(work, ALL)
-    yield solved
-    if not solved.met:
+    if not (yield from _solved(work, ALL)):
         return
     yours, rng = work.decoder, work.secret
     work.examiner.begins("requests: four scenes on the same buffers", 3)
@@ -282,9 +257,7 @@ def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
 
 def fused(work: GenerationWork) -> Iterator[Criterion]:
     """What the compiler makes of the graph in FP16."""
-    solved = _solved(work)
-    yield solved
-    if not solved.met:
+    if not (yield from _solved(work, HALF)):
         return
     tables = dict(zip(("prompts", "a single token"), work.tables, strict=True))
     split = "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What is between yours?"
@@ -330,31 +303,26 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
         )
     if len(recipe.profiles) != 2:
         raise BuildError(f"recipe.toml has {len(recipe.profiles)} profiles, expected two: prompts, and one token", code=PROFILE)
-    found: dict[bool, Recipe] = {}
-    for profile in recipe.profiles:
-        shapes = profile.root.get("tokens")
-        if shapes is None or len(profile.root) != 1 or len(shapes.max) != 2:
-            raise BuildError("each profile gives min, opt and max of `tokens` (1, new), and of no other input", code=PROFILE)
-        found[shapes.max[1] == 1] = recipe.model_copy(update={"profiles": (profile,)})
-    if len(found) != 2:
-        lacks = "prompts" if True in found else "a single token, with max = (1, 1)"
+    if any([*profile.root] != ["tokens"] for profile in recipe.profiles):
+        raise BuildError("each profile gives min, opt and max of `tokens` (1, new), and of no other input", code=PROFILE)
+    single, prompts = sorted(recipe.profiles, key=lambda profile: profile["tokens"].max[-1])
+    if single["tokens"].max != (1, 1) or prompts["tokens"].max == (1, 1):
+        lacks = "prompts" if single["tokens"].max == (1, 1) else "a single token, with max = (1, 1)"
         raise BuildError(f"both profiles are for the same use: one must be for {lacks}", code=PROFILE)
-    shapes = found[False].profiles[0].root["tokens"]
-    if not all(shapes.contains((1, size)) for size in (2, MOST_NEW)) or shapes.max[1] > LENGTH:
+    sizes = prompts["tokens"]
+    if not all(sizes.contains((1, size)) for size in (2, MOST_NEW)) or sizes.max[-1] > LENGTH:
         raise BuildError(
-            f"the profile for prompts goes from {shapes.min[1]} to {shapes.max[1]} tokens: the service's calls have 2 to {MOST_NEW}",
+            f"the profile for prompts goes from {sizes.min[-1]} to {sizes.max[-1]} tokens: the service's calls have 2 to {MOST_NEW}",
             code=PROFILE,
         )
-    return found[False], found[True]
+    return recipe.model_copy(update={"profiles": (prompts,)}), recipe.model_copy(update={"profiles": (single,)})
 
 
 def speed(work: GenerationWork) -> Iterator[Criterion]:
     """One race of recomputing, the reference and the submission."""
     from course_lib.labs.lab13_generation import reference
 
-    solved = _solved(work, ALL)
-    yield solved
-    if not solved.met:
+    if not (yield from _solved(work, ALL)):
         return
     work.examiner.begins("speed: recomputing, the reference and your decoder, interleaved", work.examiner.measure_s)
     theirs = None if absent(reference) else work.hosted(reference.serialized(), ours=True)
