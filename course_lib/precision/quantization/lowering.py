@@ -30,7 +30,7 @@ import onnx
 import onnx_ir as ir
 
 from course_lib._util.cpu_int8 import cpu_features as cpu_features  # part of this package's interface
-from course_lib._util.cpu_int8 import has_byte_dot_products
+from course_lib._util.cpu_int8 import has_byte_dot_products as lowering_helps
 from course_lib.errors import CourseError
 from course_lib.precision.quantization.qdq import LOWERED, constant_of, initializer, insert_pair, reject_lowered
 
@@ -64,15 +64,6 @@ def lower_for_onnxruntime(model: onnx.ModelProto, isa: Collection[str] | None = 
     lowered = ir.to_proto(opened)
     onnx.checker.check_model(lowered)
     return lowered
-
-
-def lowering_helps(isa: Collection[str] | None = None) -> bool:
-    """Whether a CPU with these instruction sets (None: this one) multiplies unsigned with signed bytes and sums them in 32 bits.
-
-    On other x86 CPUs a session has to avoid the fast kernels (see `course_lib._util.cpu_int8.session_options`), so lowering
-    gains nothing. CPUs with other architectures do not prefer unsigned activations.
-    """
-    return has_byte_dot_products(isa)
 
 
 def _shift(quantize: ir.Node, zero_points: dict[int, ir.Value]) -> None:

@@ -17,13 +17,9 @@ from course_lib.profiling.timelines.timeline import Event, Kind, Timeline
 
 _PAGEABLE = re.compile(r"Memcpy (?!DtoD|PtoP).*Pageable")  # "Memcpy HtoD (Pageable -> Device)"
 _LARGEST_BYTES = 1 << 29  # unpacked; a longer trace takes minutes to read and shows less: record fewer steps
-# Categories in lower case: PyTorch 1.8 to 1.12 wrote "Kernel", "Memcpy", "Operator" and "Runtime".
-_DEVICE: Mapping[str, Kind] = {
-    "kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "memset", "memset": "memset",
-}  # fmt: skip
-_OPERATORS, _RANGES = ("cpu_op", "operator"), ("user_annotation",)
-_CALLS = ("cuda_runtime", "cuda_driver", "runtime")
-_HOST: Mapping[str, Kind] = {**dict.fromkeys(_OPERATORS, "op"), **dict.fromkeys(_RANGES, "range")}
+_DEVICE: Mapping[str, Kind] = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
+_HOST: Mapping[str, Kind] = {"cpu_op": "op", "user_annotation": "range"}
+_CALLS = ("cuda_runtime", "cuda_driver")
 
 
 def read_torch_trace(source: str | Path | Mapping[str, Any]) -> Timeline:
@@ -77,8 +73,8 @@ def _timeline(document: Any, name: str) -> Timeline:
     zero = min((record["ts"] for record in spans), default=0.0)
     device = [event for record in spans if (event := _device_event(record, zero))]
     calls = outermost(_host_events(spans, zero, _CALLS), {event.correlation for event in device})
-    operators = outermost(_host_events(spans, zero, _OPERATORS))
-    events = (*device, *calls, *operators, *_host_events(spans, zero, _RANGES))
+    operators = outermost(_host_events(spans, zero, ["cpu_op"]))
+    events = (*device, *calls, *operators, *_host_events(spans, zero, ["user_annotation"]))
     if not events:
         found = sorted({_text(record, "cat")[:40] or "none" for record in spans})
         raise ProfileError(
@@ -99,7 +95,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _device_event(record: dict[str, Any], zero: float) -> Event | None:
-    kind = _DEVICE.get(_category(record))
+    kind = _DEVICE.get(_text(record, "cat"))
     if kind is None:
         return None
     arguments = _arguments(record)
@@ -119,7 +115,7 @@ def _device_event(record: dict[str, Any], zero: float) -> Event | None:
 
 def _host_events(spans: list[dict[str, Any]], zero: float, categories: Collection[str]) -> Iterator[Event]:
     for record in spans:
-        category, name = _category(record), _text(record, "name") or "?"
+        category, name = _text(record, "cat"), _text(record, "name") or "?"
         if category not in categories:
             continue
         kind, correlation = _HOST.get(category), None
@@ -132,10 +128,6 @@ def _host_events(spans: list[dict[str, Any]], zero: float, categories: Collectio
 def _arguments(record: dict[str, Any]) -> dict[str, object]:
     arguments = record.get("args")
     return arguments if isinstance(arguments, dict) else {}
-
-
-def _category(record: dict[str, Any]) -> str:
-    return _text(record, "cat").lower()
 
 
 def _text(record: dict[str, Any], key: str) -> str:

@@ -1,6 +1,6 @@
 """What trtexec exports: layer information, times of layers, and times of inferences.
 
-Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT, the versions from 7.0 to 11.1.
+Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT, the versions from 8.0 to 11.1.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from course_lib.profiling.layer_tables.layer_times import LayerTimings
 if TYPE_CHECKING:
     from course_lib.engines import LayerTable
 
-# Of each time that trtexec exports: the key of TensorRT 8.0 and later, and that of TensorRT 7.
-_TIMES = {"latency": ("latencyMs",), "H2D": ("h2dMs", "inMs"), "GPU compute": ("computeMs",), "D2H": ("d2hMs", "outMs")}
-_FIRST, _LAST = ("startH2dMs", "startInMs"), ("endD2hMs", "endOutMs")
+_TIMES = {"latency": "latencyMs", "H2D": "h2dMs", "GPU compute": "computeMs", "D2H": "d2hMs"}
 _LOG_PREFIX = re.compile(r"^(\[[\d/:-]+\] )?(\[[A-Z]\] )?")
 _TIMES_OF_LAYER = r"\s*\d+\.\d+ +(?P<mean>\d+\.\d+)( +(?P<median>\d+\.\d+))? +\d+\.\d"  # total, mean, median since 8.4, share
 _NAME_LAST, _NAME_FIRST = (
@@ -106,25 +104,24 @@ def read_inference_times(path: str | Path) -> InferenceTimes:
         ProfileError: the file cannot be read, or is not such a file.
     """
     rows = [row for row in _rows(path) if "computeMs" in row]
-    series = {name: _column(rows, keys) for name, keys in _TIMES.items()}
+    series = {name: _column(rows, key) for name, key in _TIMES.items()}
     if not rows or any(column is None for column in series.values()):
         raise ProfileError(
             f"{path} has no times of inferences: expected `trtexec --exportTimes=FILE`, with computeMs and latencyMs"
         )
-    start, end = _column(rows, ("startEnqMs",)), _column(rows, ("endEnqMs",))
+    start, end = _column(rows, "startEnqMs"), _column(rows, "endEnqMs")
     if start is not None and end is not None:
         series["enqueue"] = end - start
-    first, last = _column(rows, _FIRST), _column(rows, _LAST)
+    first, last = _column(rows, "startH2dMs"), _column(rows, "endD2hMs")
     wall = float(last.max() - first.min()) if first is not None and last is not None else 0.0
     return InferenceTimes({name: column for name, column in series.items() if column is not None}, max(wall, 0.0))
 
 
-def _column(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> np.ndarray | None:
-    """One number of every row, under the first of these keys that all rows have."""
-    for key in keys:
-        if rows and all(_is_number(row.get(key)) for row in rows):
-            return np.array([float(row[key]) for row in rows])
-    return None
+def _column(rows: list[dict[str, Any]], key: str) -> np.ndarray | None:
+    """One number of every row, if all rows have it."""
+    if not rows or not all(_is_number(row.get(key)) for row in rows):
+        return None
+    return np.array([float(row[key]) for row in rows])
 
 
 def _rows(path: str | Path) -> list[dict[str, Any]]:
