@@ -142,9 +142,6 @@ def test_the_divergence_is_that_of_brute_force(values: np.ndarray, spread: bool)
         assert divergence(counts, kept) == pytest.approx(wanted, rel=1e-9, abs=1e-12), kept
 
 
-# --- mean squared error -------------------------------------------------------------------------------------------------
-
-
 # --- an outlier ---------------------------------------------------------------------------------------------------------
 
 
@@ -159,9 +156,6 @@ def test_one_image_times_20_spoils_minmax_and_not_the_others(factor: int) -> Non
     assert thresholds["MinMaxCalibrator"] > 0.5 * factor * clean  # so that a clean image is left 127 / (factor / 2) steps
     assert PercentileCalibrator(99.7).threshold(histogram) <= 1.01 * clean  # one image of 500 is 0.2 % of the values
     assert thresholds["EntropyCalibrator"] < 0.5 * thresholds["MinMaxCalibrator"]
-
-
-# --- ONNX Runtime on the same values ------------------------------------------------------------------------------------
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------

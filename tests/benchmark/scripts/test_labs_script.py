@@ -40,10 +40,9 @@ def test_the_reference_and_the_untouched_release(tmp_path):
 
 def test_a_grading_that_takes_too_long_is_a_row_and_is_tried_again(tmp_path):
     output = tmp_path / "labs.json"
-    (row,) = run(output, "--kinds", "reference", "--longest", "1", "--shortest", "0.5")
-    assert row["failed"] == "not graded within 1 s"
+    for _ in range(2):
+        (row,) = run(output, "--kinds", "reference", "--longest", "1", "--shortest", "0.5")
+        assert row["failed"] == "not graded within 1 s"
     assert "| lab08 | 0 of 1 | 0 of 0 | not finished |" in readme_tables.labs(
         {**json.loads(output.read_text()), "versions": {"tensorrt": "8.6.0"}}
     )
-    (row,) = run(output, "--kinds", "reference")
-    assert row["score"] == 10
