@@ -148,7 +148,7 @@ def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) 
         name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
     }
     room = {name: 1 - 5 * len(name) / 72 * axes.figure.dpi / axes.bbox.width for name in values}  # 5 points per letter
-    end = axes.transAxes.transform((max(1.0, *(place / room[name] for name, place in places.items())), 0))
+    end = axes.transAxes.transform((max([1.0, *(place / room[name] for name, place in places.items())]), 0))
     axes.set_xlim(right=axes.transData.inverted().transform(end)[0])
     row = 1.3 * 8 / 72 * axes.figure.dpi / axes.bbox.height
     for index, ((name, value), hue) in enumerate(sorted(zip(values.items(), colors, strict=True), key=lambda mark: mark[0][1])):
