@@ -21,7 +21,7 @@ import course_lib
 from course_lib._util.plain_text import plain
 from course_lib._util.processes import end_tree
 from course_lib.engines.worker.allowance import Launcher, allowance_of
-from course_lib.errors import NO_ANSWER, EngineError
+from course_lib.errors import NO_ANSWER, EngineError, ExaminerFault
 from course_lib.exercises.comparing import same, shown
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
@@ -30,13 +30,28 @@ from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.submission import read_text
 
 _T = TypeVar("_T")
-_LIBRARY = str(Path(course_lib.__file__).resolve().parent.parent)
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from {} import {} as main; main()"
-_LOADER = """
-import sys, types
+# Where a process without environment finds packages: the course, and what PYTHONPATH adds, as on many clusters.
+_LIBRARY = os.pathsep.join((str(Path(course_lib.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")))
+_NOT_IMPORTED = "the course's own modules cannot be imported: "  # begins an answer that is no learner's fault
+_STOP = f"sys.exit(0 * sys.stdout.write({_NOT_IMPORTED!r} + str(error)))"
+_CHILD = f"""
+import os, sys
+sys.path[:0] = filter(None, sys.argv[1].split(os.pathsep))
+try:
+    from {{}} import {{}} as main
+except ImportError as error:
+    {_STOP}
+main()
+"""
+_LOADER = f"""
+import os, sys, types
+sys.path[:0] = filter(None, sys.argv[1].split(os.pathsep))
 def load(name, text):
     module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(text, name, "exec"), module.__dict__)
+    try:
+        exec(compile(text, name, "exec"), module.__dict__)
+    except ImportError as error:
+        {_STOP}
     return module
 """
 _PIECE = 1 << 16  # bytes that go in or out at a time
@@ -57,7 +72,8 @@ def run_isolated(
         max_bytes: largest answer that is read; a longer one ends the process as well.
 
     Raises:
-        EngineError: the answer is late or too long, or the process could not start or died.
+        EngineError: the answer is late or too long, or the process died.
+        ExaminerFault: the process could not start, or could not import the course's modules.
     """
     with allowance_of(launcher).waiting(time_limit_s) as limit_s:
         return _run(launcher(command) if launcher else list(command), question, limit_s, max_bytes)
@@ -70,7 +86,7 @@ def _run(command: list[str], question: bytes, time_limit_s: float, max_bytes: in
         pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, start_new_session=True)
     except OSError as error:
-        raise EngineError(f"cannot start {command[0]!r}: {error.strerror}") from None
+        raise ExaminerFault(f"cannot start {command[0]!r}: {error.strerror}") from None
     try:
         answer = _exchange(process, question, deadline, max_bytes)
     except TimeoutError:
@@ -82,6 +98,8 @@ def _run(command: list[str], question: bytes, time_limit_s: float, max_bytes: in
             end.close()
     if not answer:
         raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
+    if answer.startswith(_NOT_IMPORTED.encode()):
+        raise ExaminerFault(f"{plain(answer.decode(errors='replace'), _LONGEST)}. Install the course for {command[0]}")
     return answer
 
 
@@ -123,7 +141,7 @@ def _text_command(modules: Sequence[ModuleType]) -> list[str]:
     """
     texts = [(module.__name__, Path(str(module.__file__)).read_text(encoding="utf-8")) for module in modules]
     program = [_LOADER, *(f"last = load({name!r}, {text!r})" for name, text in texts), "last.main()"]
-    return [sys.executable, "-I", "-c", "\n".join(program)]
+    return [sys.executable, "-I", "-c", "\n".join(program), os.environ.get("PYTHONPATH", "")]
 
 
 def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:

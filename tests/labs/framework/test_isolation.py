@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
 
-from course_lib.errors import EngineError
-from course_lib.labs.framework.runner import read_hostile, run_isolated
+from course_lib.errors import EngineError, ExaminerFault
+from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
 
 
 def run(code: str, question: bytes = b"", *, launcher=None, time_limit_s: float = 20, max_bytes: int = 1 << 20) -> bytes:
@@ -59,9 +61,23 @@ def test_what_is_no_answer_is_one_line(code, words):
     assert time.monotonic() - started < 15
 
 
-def test_command_that_does_not_exist():
-    with pytest.raises(EngineError, match="cannot start"):
+def test_what_the_machine_lacks_is_no_learners_fault():
+    """Packages that only PYTHONPATH adds were missing in these processes, and right models were "not an ONNX model"."""
+    with pytest.raises(ExaminerFault, match="cannot start"):
         run_isolated(["/nowhere/python"], b"", time_limit_s=1, max_bytes=1)
+    with pytest.raises(ExaminerFault, match=r"cannot be imported: No module named 'course_lib.nowhere'. Install the course for"):
+        run_isolated(module_command("course_lib.nowhere"), b"", time_limit_s=20, max_bytes=1000)
+
+
+def test_a_process_finds_what_pythonpath_adds(tmp_path):
+    (tmp_path / "on_a_cluster.py").write_text("def main():\n    print('found', end='')\n")
+    code = """
+from course_lib.labs.framework.runner import module_command, run_isolated
+print(run_isolated(module_command("on_a_cluster"), b"", time_limit_s=20, max_bytes=100))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.strip() == "b'found'", done.stderr
 
 
 @pytest.mark.parametrize(
