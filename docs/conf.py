@@ -70,6 +70,7 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", _mark_boxes)
     app.connect("doctree-read", _describe_figures)
     app.connect("html-page-context", _describe_page)
+    app.connect("html-page-context", _let_names_break)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
 
 
@@ -156,6 +157,23 @@ def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any
         card |= {"url": f"{html_baseurl}{page}.html", "image": f"{html_baseurl}_static/card.png"}
     tags = [f'<meta property="og:{name}" content="{escape(text)}" />' for name, text in card.items() if text]
     context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
+
+
+_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.])(?=\w)")  # of a dotted name, a path or a name in camel case
+
+
+def _let_names_break(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
+    """A long name breaks between its parts: in code, in signatures, in the first heading, and in the index."""
+    from markupsafe import Markup, escape
+
+    if "body" in context:
+        names = r'(?<=<span class="pre">)[^<]+|(?<=<h1>)[^<]+'
+        context["body"] = re.sub(names, lambda name: _PARTS.sub("<wbr>", name[0]), context["body"])
+    if "genindexentries" in context:
+        context["genindexentries"] = [
+            (letter, [(Markup("<wbr>").join(map(escape, _PARTS.split(name))), known) for name, known in entries])
+            for letter, entries in context["genindexentries"]
+        ]
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:

@@ -118,11 +118,19 @@ def _lecture_cards() -> str:
         r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\).* \| (.+)<br>(.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
     )
     cards = [
-        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.svg\n"
+        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.svg\n{_tall(page)}"
         f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{without_links(effort)}*\n:::"
         for title, page, outcome, effort in rows
     ]
     return "\n".join(["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::"])
+
+
+def _tall(page: str) -> str:
+    """The option of a card whose figure is higher than the others: its lower part is not shown."""
+    width, height = re.findall(
+        r'(?:width|height)="([\d.]+)pt"', (ROOT / f"lectures/figures/{page[9:11]}.svg").read_text("utf-8")
+    )[:2]
+    return ":class-img-top: course-tall\n" if float(height) > 0.75 * float(width) else ""
 
 
 def _cookbook() -> str:
@@ -135,8 +143,14 @@ def _names_by_version() -> str:
     from course_lib.migration import conformance
 
     rows, _ = conformance.check(conformance.course_folders())
-    files = [tuple(file for file in row.files if not file.startswith("solutions/")) for row in rows]
+    files = [tuple(dict.fromkeys(_place(file) for file in row.files if not file.startswith("solutions/"))) for row in rows]
     return conformance.page([replace(row, files=left) for row, left in zip(rows, files, strict=True) if left])
+
+
+def _place(file: str) -> str:
+    """What a reader calls a file of the course."""
+    notebook = re.match(r"(lecture|lab)s/(?:lab)?0?(\d+)", file)
+    return f"{notebook[1]} {notebook[2]}" if notebook else "the library"
 
 
 def _reference(name: str) -> str:

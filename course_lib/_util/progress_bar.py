@@ -60,7 +60,7 @@ class NotebookBar:
 
     def begin(self, stage: str, about_s: float) -> None:
         """Draw the stage of work that reports no share. The page itself fills the bar in the usual seconds, so one message is enough."""
-        text = f"{self._doing}: {stage} (about {about_s:.0f} s)"
+        text = f"{stage} (about {about_s:.0f} s)"
         fill = f"height:100%;width:98%;background:currentColor;animation:course-fill {about_s:g}s linear"
         frame = "display:inline-block;vertical-align:middle;width:10em;height:.6em;border:1px solid"
         drawn = f'<style>{_FILL}</style><div style="{frame}"><div style="{fill}"></div></div> {html.escape(text)}'
@@ -81,9 +81,9 @@ class NotebookBar:
 
 
 @contextmanager
-def notebook_stages(doing: str) -> Iterator[Callable[[str, float], None]]:
+def notebook_stages() -> Iterator[Callable[[str, float], None]]:
     """Takes the name and the usual seconds of each stage as it begins, and shows them on one line of a notebook; nothing elsewhere."""
-    bar = NotebookBar(doing)
+    bar = NotebookBar("")
     try:
         yield bar.begin if in_notebook() else lambda stage, about_s: None
     finally:

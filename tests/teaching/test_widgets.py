@@ -220,7 +220,7 @@ def test_layers_are_filtered_by_type_and_by_words():
     assert "3 kernels for 4 ONNX nodes; 2 shown" in said(shown, dtype="FP16")
     assert "; 1 shown" in said(shown, search="conv relu") and "; 0 shown" in said(shown, search="conv", dtype="FP32")
     assert "; 1 shown" in said(shown, search="/SOFTMAX")
-    assert "read and write 128 B if each dynamic dimension is 1" in said(shown)
+    assert "read and write 128 B for N = 1 (batch 1)" in said(shown)
 
 
 def test_a_search_that_finds_nothing_here_says_where_it_finds_something():

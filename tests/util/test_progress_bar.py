@@ -58,12 +58,12 @@ def test_a_build_has_the_same_bar(handle: Handle) -> None:
 
 
 def test_a_check_names_its_stages_on_one_line(handle: Handle) -> None:
-    with progress_bar.notebook_stages("Speed") as begins:
+    with progress_bar.notebook_stages() as begins:
         begins("building <yours>", 10)
         begins("racing", 25)
     assert [data["text/plain"] for data in handle.data] == [
-        "Speed: building <yours> (about 10 s)",
-        "Speed: racing (about 25 s)",
+        "building <yours> (about 10 s)",
+        "racing (about 25 s)",
         "",
     ]
     assert "&lt;yours&gt;" in handle.data[0]["text/html"] and "25s" in handle.data[1]["text/html"]

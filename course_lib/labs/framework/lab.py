@@ -233,7 +233,7 @@ class Lab(ABC):
         asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
         if execution and execution != "validate":
             return Outcome(asked, Tier.NONE, 0.0, "the grader examines the files that were handed in, on its own machine")
-        with notebook_stages(asked.title) as begins:
+        with notebook_stages() as begins:
             begins("the check starts", _START_S)
             examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
         outcome = next(outcome for outcome in examined.outcomes if outcome.task.id == task)

@@ -81,7 +81,7 @@ def table(diff: TableDiff) -> str:
         holds = ((kernel.name, diff.operators(kernel.onnx_nodes) or "no ONNX node") for kernel in kernels)
         return Markup("<br>").join(Markup('<span title="{}">{}</span>').format(*one) for one in holds)
 
-    kinds = ("reads", "weights", "writes", "format")
+    kinds = [what for what in ("reads", "weights", "writes", "format") if any(what in change.differs for change in diff.changes)]
     rows = [
         (
             {"style": f"background:{_TINTS.get(change.kind, 'transparent')}", "title": ", ".join(change.nodes)},
@@ -118,9 +118,9 @@ def _moves(diff: TableDiff, what: str) -> Counter[str]:
 
 def _holding(diff: TableDiff, kernels: Sequence[Layer]) -> str:
     holds = Counter(diff.operators(kernel.onnx_nodes) for kernel in kernels if kernel.onnx_nodes)
-    bare = [kernel.name for kernel in kernels if not kernel.onnx_nodes]
+    bare = Counter(kernel.short_name for kernel in kernels if not kernel.onnx_nodes)
     texts = [_summed(holds)] if holds else []
-    texts += [f"without an ONNX node: {listed(bare)}"] if bare else []
+    texts += [f"without an ONNX node: {_summed(bare)}"] if bare else []
     return "; ".join(texts)
 
 

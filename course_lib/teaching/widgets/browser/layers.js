@@ -63,7 +63,7 @@ const WIDGET = {
     const kernel = build.kernels[state.kernel];
     if (!shown) return { title, text: `Matches elsewhere: ${elsewhere(data, state)}.` };
     const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
-    if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " if each dynamic dimension is 1" : ""}.`
+    if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
       + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
     const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
       ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
