@@ -46,9 +46,6 @@ def session_options(threads: int = 1) -> onnxruntime.SessionOptions:
     ONNX Runtime's fast kernels for unsigned activations and signed weights (U8S8) saturate on a CPU without 8-bit dot products
     (see `has_byte_dot_products`): logits at 36 dB fall to 20 dB and below. The entry makes ONNX Runtime choose kernels that do not.
     On a CPU with those instructions the entry is left out, because it changes no bit there and makes INT8 up to 1.8 times as slow.
-
-    Args:
-        threads: number of threads that work on one operator.
     """
     import onnxruntime
 

@@ -17,13 +17,7 @@ LEFT, RIGHT, WIDE = "text-align:left", "text-align:right", "text-align:left;min-
 
 
 def render(package: str, template: str, **values: Any) -> str:
-    """The HTML of a template.
-
-    Args:
-        package: the library's folder that holds ``templates/``, such as ``"grading/reports"``.
-        template: the name of the file.
-        values: values for the names in the template. A float is written with ``:g``.
-    """
+    """The HTML of a template in the folder ``templates/`` of a package, such as ``"grading/reports"``. Floats have the format ``:g``."""
     return _environment(package).get_template(template).render(values)
 
 
@@ -31,7 +25,6 @@ def notebook_table(caption: str, columns: Mapping[str, str], rows: Iterable[tupl
     """A table as a cell's output in a notebook.
 
     Args:
-        caption: plain text.
         columns: their names, each with its CSS.
         rows: for each row the attributes of its element, and its cells.
     """

@@ -299,13 +299,13 @@ def _no_reason(reason: str) -> None:
 
 
 def _id() -> Reader:
-    from course_lib.grading.batch.intake import file_name_problem, id_problem, shown
+    from course_lib.grading.batch.intake import id_problem, is_usual_name, shown
 
     def read(data: bytes) -> object:
         name = os.fsdecode(data)
         reason = id_problem(name)
         assert reason.isascii() and len(reason) < 200 and shown(name).isprintable() and shown(name).isascii()
-        return _no_reason(reason or file_name_problem(name))
+        return _no_reason(reason or ("" if is_usual_name(name) else "unusual"))
 
     return Reader(read, ["zoë.müller@example.org".encode(), "学生".encode(), b"ada"], most_bytes=255)
 

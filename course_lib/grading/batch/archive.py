@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from course_lib.grading.batch.intake import file_name_problem, shown
+from course_lib.grading.batch.intake import is_usual_name, shown
 from course_lib.grading.judge.artifacts import open_plain
 
 MOST_BYTES, MOST_FILES, DEEPEST = 256 << 20, 1_000, 20
@@ -92,7 +92,7 @@ class Selection:
                 name = path.relative_to(self.folder).as_posix()
                 length = os.fstat(file.fileno()).st_size
                 fits = size + length <= self.times * MOST_BYTES and count < self.times * MOST_FILES
-                if file_name_problem(name) or not fits or (other and others + length > self.others):
+                if not is_usual_name(name) or not fits or (other and others + length > self.others):
                     left_out.append(shown(name))
                 else:
                     size += length

@@ -17,7 +17,7 @@ from typing import IO
 
 from course_lib import labs
 from course_lib._util.plain_text import plain
-from course_lib.grading.batch.intake import file_name_problem, shown
+from course_lib.grading.batch.intake import is_usual_name, shown
 
 MOST_BYTES, MOST_FILES = 256 << 20, 1_000  # of what an archive holds
 _NUMBER = re.compile(r"(?<![a-z0-9])lab[ _-]?0*(\d+)(?!\d)")
@@ -135,7 +135,7 @@ def _unpacked(archive: Path) -> str:
                     f"{shown(archive.name)} holds more than {MOST_BYTES >> 20} MiB or {MOST_FILES} files: the rest was left out"
                 )
             path = PurePosixPath(name.replace("\\", "/"))
-            if path.is_absolute() or ".." in path.parts or file_name_problem(str(path)):
+            if path.is_absolute() or ".." in path.parts or not is_usual_name(str(path)):
                 continue
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             with content, open(target / path, "wb") as file:

@@ -65,7 +65,7 @@ def id_problem(name: str) -> str:
     if not name or len(name) > MOST_CHARACTERS or size > MOST_BYTES:
         found, most = f"{len(name)} characters in {size} bytes", f"{MOST_CHARACTERS} in {MOST_BYTES}"
         return f"the name has {found}: rename the folder, at most {most} are allowed"
-    if bad := next((one for one in name if not _allowed(one)), ""):
+    if bad := next((one for one in name if one not in _ALSO_IN_AN_ID and unicodedata.category(one)[0] not in "LMN"), ""):
         return f"the name contains {_described(bad)}: {advice}"
     if not (name[0].isalnum() or name[0] == "_"):
         return f"the name begins with {_described(name[0])}: rename the folder, the first character must be a letter or a digit"
@@ -76,16 +76,10 @@ def id_problem(name: str) -> str:
     return ""
 
 
-def file_name_problem(name: str) -> str:
-    """Why a path inside a submission is not taken, or "": not every file system and not every text can hold it.
-
-    Args:
-        name: relative, with "/" between its parts.
-    """
-    if not name.isprintable():
-        return "a character that cannot be printed"
-    parts = [len(part.encode()) for part in name.split("/")]
-    return "" if sum(parts) <= 1000 and max(parts) <= 200 else "a name that is too long"
+def is_usual_name(name: str) -> bool:
+    """Whether every file system and every text can hold this path, which is relative, with "/" between its parts."""
+    parts = [len(part.encode()) for part in name.split("/")] if name.isprintable() else [1001]
+    return sum(parts) <= 1000 and max(parts) <= 200
 
 
 def read_time(content: bytes) -> datetime:
@@ -126,10 +120,6 @@ def submission_time(folder: Path) -> tuple[datetime | None, str]:
     except (OSError, ValueError) as error:
         why = "it is not a text file" if isinstance(error, OSError | UnicodeError) else str(error)
         return None, f"{TIMESTAMP} holds no time ({why}): the time of submission is unknown, and no penalty is computed"
-
-
-def _allowed(one: str) -> bool:
-    return one in _ALSO_IN_AN_ID or unicodedata.category(one)[0] in "LMN"
 
 
 def _described(one: str) -> str:

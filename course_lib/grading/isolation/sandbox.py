@@ -130,9 +130,8 @@ def require() -> None:
 @cache
 def problem() -> str:
     """Why the sandbox cannot be used on this machine; empty if it works. Tried, not guessed."""
-    for tool, package in (("bwrap", INSTALL), ("prlimit", "install util-linux")):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed: {package}"
+    if shutil.which("bwrap") is None:
+        return f"bwrap is not installed: {INSTALL}"
     try:
         tried = subprocess.run(
             Sandbox().supervised(["/usr/bin/true"], report=Path(os.devnull)), capture_output=True, text=True, timeout=60

@@ -92,10 +92,7 @@ def judge(
             stack.enter_context(environment(timings.variables))
         if not trusted:
             kept = {"readable": (timings.folder,), "environment": timings.variables} if timings else {}
-            kinds = (
-                sandbox_of(lab, **kept),
-                sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES),
-            )
+            kinds = (sandbox_of(lab, **kept), sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES))
             boxes = [stack.enter_context(confined(one)) for one in kinds]
             launcher, bare = (Charged(one, allowance) for one in boxes)
         seed = secrets.randbits(32) if examiner.seed is None else examiner.seed
@@ -125,7 +122,8 @@ def judge(
         table = found.plan.layers if found.plan else None
         layers = compared_with_reference(lab, found.plan, examiner.for_ours) if found.plan else None
         verdict = Verdict(lab.name, found.outcomes, "", provenance, found.figures, found.comparison, table, layers)
-        if known is not None and not _again(found):
+        settled = not _ended(found) and all(outcome.tier != Tier.INCONCLUSIVE for outcome in found.outcomes)
+        if known is not None and settled:  # another examination of the same files would have the same result
             known[same] = verdict
         return verdict
 
@@ -241,11 +239,6 @@ def _undecided(found: Examination) -> bool:
 def _ended(found: Examination) -> bool:
     """Whether a process ended, by itself or not."""
     return any(outcome.code == WORKER_ENDED for outcome in found.outcomes)
-
-
-def _again(found: Examination) -> bool:
-    """Whether another examination of the same files may have another result."""
-    return _ended(found) or any(outcome.tier == Tier.INCONCLUSIVE for outcome in found.outcomes)
 
 
 def _provenance(lab: Lab, examiner: Examiner, taken: Path, trusted: bool) -> dict[str, object]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any
 
 from course_lib.grading.judge.verdict import Verdict
@@ -91,14 +90,18 @@ class Review:
         Args:
             cells: all cells of the gradebook. None if it has none yet; then the verdict alone decides.
         """
-        total, found = Points(), dict[tuple[str, str], list[Cell]]()
+        total, found = Points(), dict[tuple[str, str], list[tuple[str, float]]]()
         for cell in _judged(lab, verdict) if cells is None else cells:
             reason = _reason(lab, verdict, cell) if cell.marked else None
-            settled = reason is None or reason[0] == BY_HAND
-            total += Points(cell.points, 0.0 if settled else cell.maximum - cell.points, cell.maximum)
+            waiting = 0.0 if reason is None or reason[0] == BY_HAND else cell.maximum - cell.points
+            total += Points(cell.points, waiting, cell.maximum)
             if reason:
-                found.setdefault(reason, []).append(cell)
-        return cls(total, tuple(starmap(_reason_for, found.items())))
+                found.setdefault(reason, []).append((cell.name, waiting))
+        reasons = (
+            Reason(code, text, tuple(name for name, _ in marked), sum(waiting for _, waiting in marked))
+            for (code, text), marked in found.items()
+        )
+        return cls(total, tuple(reasons))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -120,12 +123,6 @@ class Reviewed:
     def max_score(self) -> float:
         """Points of the tasks and the written questions."""
         return self.review.points.maximum
-
-
-def _reason_for(reason: tuple[str, str], cells: Sequence[Cell]) -> Reason:
-    code, text = reason
-    waiting = 0.0 if code == BY_HAND else sum(cell.maximum - cell.points for cell in cells)
-    return Reason(code, text, tuple(cell.name for cell in cells), waiting)
 
 
 def _judged(lab: Lab, verdict: Verdict | None) -> Iterable[Cell]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from course_lib import labs
 from course_lib.benchmark import Comparison, Interval, Measurement, speedup
@@ -86,7 +87,7 @@ class Verdict:
             "figures": dict(self.figures),
             "comparison": {**raced.to_json(), "latencies_ms": latencies} if raced else None,
             "table": self.table.to_json() if self.table else None,
-            "layers": self.layers.to_json() if self.layers else None,
+            "layers": asdict(self.layers) if self.layers else None,
             "provenance": dict(self.provenance),
         }
 
@@ -107,7 +108,7 @@ class Verdict:
                 figures=document["figures"],
                 comparison=_comparison(raced) if raced else None,
                 table=LayerTable.from_json(table) if table else None,
-                layers=LayerFeedback.from_json(layers) if layers else None,
+                layers=TypeAdapter(LayerFeedback).validate_python(layers) if layers else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CourseError(f"not a verdict of this course ({type(error).__name__}: {error})") from None

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from course_lib import labs
 from course_lib.engines import LayerTable, Plan
@@ -36,7 +35,6 @@ class Difference:
 
     Attributes:
         layers: ONNX nodes of the submission's graph there; those that multiply matrices alone where there are some.
-        operators: what they are, such as ``"Conv + Relu"``.
         kernels: how many the submission and the reference need for them.
         types: what the submission's kernels and the reference's read, such as ``("FP32", "INT8")``; "" where that is not told.
     """
@@ -49,30 +47,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class LayerFeedback:
-    """What a learner is told about the layers.
-
-    Attributes:
-        kernels: of the submission and of the reference.
-        sentences: the differences in words, the most important first.
-        differences: the same as rows of a table, in order of execution.
-    """
+    """The kernels of the submission and of the reference, and their differences in words and as rows of a table."""
 
     kernels: tuple[int, int]
-    sentences: tuple[str, ...]
-    differences: tuple[Difference, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` reads them back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> LayerFeedback:
-        """The feedback that `to_json` wrote."""
-        differences = (
-            Difference(tuple(row["layers"]), row["operators"], tuple(row["kernels"]), tuple(row["types"]))
-            for row in values["differences"]
-        )
-        return cls(tuple(values["kernels"]), tuple(values["sentences"]), tuple(differences))
+    sentences: tuple[str, ...]  # the most important first
+    differences: tuple[Difference, ...]  # in order of execution
 
 
 def compared_with_reference(lab: Lab, plan: Plan, examiner: Examiner) -> LayerFeedback | None:

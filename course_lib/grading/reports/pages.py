@@ -22,13 +22,7 @@ _BLACK = re.compile(r"(fill|stroke): #000000")
 
 
 def page(title: str, template: str, **values: Any) -> str:
-    """A whole page around a template of this package; it loads nothing from anywhere.
-
-    Args:
-        title: plain text.
-        template: a file of ``templates/``.
-        values: what the template names.
-    """
+    """A whole page around a template of this package; it loads nothing from anywhere."""
     return _render("page.html", title=title, content=template, tag="main", **values)
 
 
@@ -57,7 +51,6 @@ def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> M
     """A matplotlib figure as inline SVG, its black in the page's ink.
 
     Args:
-        drawn: the figure.
         alt: says in plain text what the figure shows, numbers included.
         names: what a browser says when it is pointed at a part, by the part's ``gid``.
     """

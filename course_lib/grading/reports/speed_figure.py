@@ -45,37 +45,7 @@ def ratios(comparison: Comparison, paces: Tiers | None) -> tuple[Ratio, ...]:
 def latencies(comparison: Comparison) -> tuple[Figure, str]:
     """How latencies are distributed, and the same in words."""
     figure = style.figure(0.8 + 0.6 * len(comparison.measurements), width=pages.FIGURE_WIDTH)
-    _distributions(figure.add_subplot(), comparison)
-    medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
-    return figure, f"Median latencies: {medians}."
-
-
-def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
-    """The ratios with their 95 % intervals and where points begin, and the same in words."""
-    figure = style.figure(0.8 + 0.9 * len(found), width=pages.FIGURE_WIDTH)
-    _intervals(figure.add_subplot(), found)
-    return figure, " ".join(map(sentence, found))
-
-
-def sentence(ratio: Ratio) -> str:
-    """The ratio, where points begin, and what the whole interval reaches."""
-    text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{ratio.over}: {ratio.interval}."
-    if ratio.partial is None or ratio.full is None:
-        return text
-    bounds = ((ratio.partial, "part of the points"), (ratio.full, "all points"))
-    reached = [name for bound, name in bounds if ratio.interval.low >= bound]
-    across = [name for bound, name in bounds if not ratio.interval.excludes(bound)]
-    where = (
-        f"lies across the boundary of {across[-1]}"
-        if across
-        else f"is enough for {reached[-1]}"
-        if reached
-        else "is below both"
-    )
-    return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}: the whole interval {where}."
-
-
-def _distributions(axes: Axes, comparison: Comparison) -> None:
+    axes = figure.add_subplot()
     names = list(comparison.measurements)
     everything = np.concatenate(list(comparison.latencies().values()))
     end = float(np.percentile(everything, _SLOWEST))
@@ -97,9 +67,14 @@ def _distributions(axes: Axes, comparison: Comparison) -> None:
         xlabel="latency of one call (ms)" + f"; {beyond} slower, not drawn" * bool(beyond),
     )
     axes.set_title("How long a call takes")
+    medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
+    return figure, f"Median latencies: {medians}."
 
 
-def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
+def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
+    """The ratios with their 95 % intervals and where points begin, and the same in words."""
+    figure = style.figure(0.8 + 0.9 * len(found), width=pages.FIGURE_WIDTH)
+    axes = figure.add_subplot()
     for row, ratio in enumerate(reversed(found)):
         one = ratio.interval
         axes.plot([one.low, one.high], [row, row], lw=6, color=pages.BLUE, solid_capstyle="butt", alpha=0.45)
@@ -113,6 +88,25 @@ def _intervals(axes: Axes, found: tuple[Ratio, ...]) -> None:
     axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
     axes.margins(x=0.35)  # room for the labels beside the outermost boundaries
     axes.set_title("Your speed, and where points begin")
+    return figure, " ".join(map(sentence, found))
+
+
+def sentence(ratio: Ratio) -> str:
+    """The ratio, where points begin, and what the whole interval reaches."""
+    text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{ratio.over}: {ratio.interval}."
+    if ratio.partial is None or ratio.full is None:
+        return text
+    bounds = ((ratio.partial, "part of the points"), (ratio.full, "all points"))
+    reached = [name for bound, name in bounds if ratio.interval.low >= bound]
+    across = [name for bound, name in bounds if not ratio.interval.excludes(bound)]
+    where = (
+        f"lies across the boundary of {across[-1]}"
+        if across
+        else f"is enough for {reached[-1]}"
+        if reached
+        else "is below both"
+    )
+    return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}: the whole interval {where}."
 
 
 def _boundary(axes: Axes, row: int, at: float, label: str, color: str, side: Literal["left", "right"]) -> None:
