@@ -1,10 +1,11 @@
-"""What lab 04 gives: the network as ONNX, the largest magnitude at each node, and the form of `findings.toml`."""
+"""What lab 04 gives: the network as ONNX, the largest magnitude at each node, the kernels of an engine, and `findings.toml`."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +14,11 @@ import numpy as np
 
 from course_lib import style
 from course_lib.benchmark.one_node import every_tensor
+from course_lib.engines import Layer, LayerTable, Plan
 from course_lib.errors import CourseError
+from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.submission import read_toml
-from course_lib.recipe import Profile
+from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
     import onnx
@@ -29,6 +32,9 @@ SMALLEST = float(np.finfo(np.float16).smallest_subnormal)  # 6e-8
 FILE, MAX_BYTES = "findings.toml", 64 << 10
 MOST_NODES = 64  # the network has 200 that compute on floats
 _SHOWN = 28  # bars
+# TensorRT 8.6 takes types for permissions and shows a transformer as one Myelin layer. TensorRT for RTX takes them as they
+# are written and shows every kernel.
+_ITS_TARGET = "sm89"
 Findings = Mapping[str, float]
 
 
@@ -65,6 +71,55 @@ def by_node(model: onnx.ModelProto, largest: Mapping[str, float]) -> dict[str, f
 def magnitudes(model: onnx.ModelProto, tokens: np.ndarray) -> dict[str, float]:
     """For each node of a float32 model, the largest magnitude that it reads or writes on one batch, in graph order."""
     return by_node(model, written(model, tokens))
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Counts of one engine.
+
+    Attributes:
+        total: all kernels.
+        wide: those that read activations or hold weights in FP32, or in BF16, which is no answer to this lab's question.
+        attention: fused attention kernels in half precision.
+        wide_types: the types of the wide ones, for a message.
+    """
+
+    total: int
+    wide: int
+    attention: int
+    wide_types: str = "FP32"
+
+    @property
+    def share(self) -> float:
+        """Share of kernels that compute in half precision, 0 to 1."""
+        return 1 - self.wide / self.total if self.total else 0.0
+
+    @classmethod
+    def of(cls, table: LayerTable) -> Kernels:
+        """The counts of a layer table."""
+        kernels = table.kernels
+        return cls(
+            total=len(kernels),
+            wide=sum(bool({"Float", "BFloat16"} & kernel.dtypes) for kernel in kernels),
+            attention=sum(_is_half_attention(kernel) for kernel in kernels),
+            wide_types="FP32 or BF16" if any("BFloat16" in kernel.dtypes for kernel in kernels) else "FP32",
+        )
+
+
+def _is_half_attention(kernel: Layer) -> bool:
+    """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
+    return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}
+
+
+def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
+    """The plan whose layer table counts. It is from the examiner's builder, or from TensorRT for RTX if that builder is TensorRT 8.6.
+
+    Raises:
+        BuildError: the builder rejects the model.
+    """
+    if examiner.opset is None:
+        return examiner.build(model, recipe)
+    return examiner.with_rtx.build(model, recipe.model_copy(update={"targets": (_ITS_TARGET,)}))
 
 
 def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | None = None) -> Figure:

@@ -54,7 +54,7 @@ MISTAKES = {
         ("none", "requests with NaN or infinity is 20 of 20, first 1 digits of 16 rows"),
         ("none", "answers of the given network"),
     ),
-    "FP32 called FP16": (given.network, ("none", "none of 63 kernels computes in Half"), ("none", "statement about the graph")),
+    "FP32 called FP16": (given.network, ("none", "none of 63 kernels computes in FP16"), ("none", "statement about the graph")),
     "attention kept in FP32": (
         lambda: cast(given.network(), "fp16", keep=[*KEEP, *SCORES]),
         ("full", ""),
