@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +118,24 @@ def test_constant_and_infinite_logits_are_named():
     assert checks._error([want[0][:2]], want)[0] == np.inf
 
 
-def _cases() -> Iterator[checks.Case]:
-    for seed in range(5):
-        yield from checks.cases(np.random.default_rng(seed))
-
-
-def test_the_expected_medians_are_pytorchs():
-    for case in _cases():
-        found = torch.from_numpy(case.x).median(case.dim, case.keepdim)[case.output].numpy()
-        assert np.array_equal(found, case.expected), str(case)
+@pytest.mark.parametrize(
+    ("mistaken", "words"),
+    [
+        (lambda ordered, size, dim: np.take(ordered, [size // 2], dim), "found the upper of the two middle values"),
+        (lambda ordered, size, dim: np.take(ordered, [0], dim), "found the smallest value"),
+        (lambda ordered, size, dim: np.take(ordered, [size - 1], dim), "found the largest value"),
+        (lambda ordered, size, dim: np.take(ordered, [size // 2 - 1], dim), "for an odd size, k is (size + 1) // 2"),
+        (lambda ordered, size, dim: np.take(ordered, range((size + 1) // 2), dim), "How many does TopK return?"),
+    ],
+)
+def test_a_usual_median_is_named(mistaken, words):
+    asked = checks.cases(np.random.default_rng(0))
+    answers = []
+    for x, dim, keepdim, _ in (case.arguments for case in asked):
+        found = mistaken(np.sort(x, dim), x.shape[dim], dim)
+        answers.append(found if keepdim or found.shape[dim] > 1 else found.squeeze(dim))
+    values, indices = list(checks.converter(checks.Found((checks.OPERATOR,), medians=tuple(answers)), asked))[1:3]
+    assert values.met is False and words in values.found and indices.met is False
 
 
 # The given module

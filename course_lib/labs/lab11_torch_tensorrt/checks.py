@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 from course_lib._util.plain_text import plain
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 from course_lib.engines.layers import Layer
+from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, equals
-from course_lib.labs.framework.runner import decoded
+from course_lib.labs.framework.runner import Failed, case_criterion, decoded
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import OPERATOR
 
 # Relative to the largest logit. FP16 in the reference: at most 0.024 in 300 draws. The upper median: at least 0.097 in 60.
@@ -23,37 +24,38 @@ PLAN_BYTES = 3_000_000  # FP16 takes 2.8 MB, FP32 takes 3.5 MB
 WIDEST = 32  # batch size that a range may reach
 _PRODUCTS = {(32, 192), (192, 192), (192, 576), (192, 384)}  # shapes of the given module's weights, the head's left out
 _LONGEST = 300  # characters of a learner's text in a message
+_COMPARE = "Convert this median in the notebook's cell before the check, and compare it with PyTorch's."
 
 
-@dataclass(frozen=True)
-class Case:
-    """One median that the converter is asked for.
+def median(x: np.ndarray, dim: int, keepdim: bool, output: int) -> Case:
+    """A median that the converter is asked for, with the results of usual mistakes.
 
-    Attributes:
+    Args:
         output: 0 for the values, 1 for the indices.
     """
+    import torch
 
-    x: np.ndarray
-    dim: int
-    keepdim: bool
-    output: int
-
-    @property
-    def expected(self) -> np.ndarray:
-        """PyTorch's answer."""
-        order = np.argsort(self.x, axis=self.dim, kind="stable")
-        place = [(self.x.shape[self.dim] - 1) // 2]
-        where = np.take(order, place, axis=self.dim)
-        found = np.take_along_axis(self.x, where, self.dim) if self.output == 0 else where
-        return found if self.keepdim else found.squeeze(self.dim)
-
-    def question(self) -> dict[str, Any]:
-        """The case as plain values."""
-        return {"x": learner_code.encoded(self.x), "dim": self.dim, "keepdim": self.keepdim, "output": self.output}
-
-    def __str__(self) -> str:
-        what = "indices" if self.output else "values"
-        return f"{what} of x.median(dim={self.dim}, keepdim={self.keepdim}) with x of shape {self.x.shape}"
+    tensor, size = torch.from_numpy(x), x.shape[dim]
+    expected, other = (tensor.median(dim, keep)[output].numpy() for keep in (keepdim, not keepdim))
+    ordered = np.sort(x, axis=dim)
+    places = {
+        "found the upper of the two middle values, PyTorch returns the lower one": size // 2,
+        "found the smallest value: which of TopK's elements is the last one?": 0,
+        "found the largest value: in which order does TopK sort?": size - 1,
+        "found the value before the middle one: for an odd size, k is (size + 1) // 2": size // 2 - 1,
+    }
+    values = {words: np.take(ordered, [place], dim).reshape(expected.shape) for words, place in places.items()}
+    mistakes = {
+        f"found the shape {other.shape}, expected {expected.shape}": other,
+        "found several elements. How many does TopK return?": np.take(ordered, range((size + 1) // 2), dim),
+        **(
+            {"found the values. The indices are the second output of TopK": tensor.median(dim, keepdim)[0].numpy()}
+            if output
+            else values
+        ),
+    }
+    words = f"{'indices' if output else 'values'} of x.median(dim={dim}, keepdim={keepdim}) with x of shape {x.shape}"
+    return Case((x, dim, keepdim, output), expected, mistakes, words, tolerance=1e-5)
 
 
 def cases(rng: np.random.Generator) -> list[Case]:
@@ -63,11 +65,13 @@ def cases(rng: np.random.Generator) -> list[Case]:
         (1, True, 0), (1, False, 0), (0, True, 0), (-1, False, 0), (-2, True, 0), (2, False, 0), (1, True, 1), (-1, False, 1)
     ):  # fmt: skip
         shape = tuple(int(size) for size in rng.permutation([4, 7, 10]) + rng.integers(0, 3) * 2)
-        several.append(Case(rng.standard_normal(shape).astype(np.float32), dim, keepdim, output))
+        several.append(median(rng.standard_normal(shape).astype(np.float32), dim, keepdim, output))
     return several
 
 
-Array = np.ndarray | str  # or the line of an error
+def question(asked: Sequence[Case]) -> dict[str, Any]:
+    """What the process is asked about a converter."""
+    return {"converter": learner_code.plain_values([case.arguments for case in asked])}
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,10 @@ class Found:
     registered: tuple[str, ...]
     empty: bool = False
     failed: str = ""
-    medians: tuple[Array, ...] = ()
+    medians: tuple[np.ndarray | Failed, ...] = ()
     places: Mapping[str, Blocks | str] = field(default_factory=dict)
     blocks: Blocks | None = None
-    logits: tuple[Array, ...] = ()
+    logits: tuple[np.ndarray, ...] = ()
     types: frozenset[str] = frozenset()
     border: str = ""
 
@@ -109,7 +113,7 @@ def read(values: Mapping[str, Any], file: str) -> Found:
         tuple(plain(name, 80) for name in values["registered"]),
         any(one.get("empty") is True for one in (failed, *medians)),
         _failure(failed),
-        tuple(_failure(one) or decoded(one) for one in medians),
+        tuple(Failed(_failure(one)) if _failure(one) else decoded(one) for one in medians),
         {name: _failure(values[name]) or Blocks.from_json(values[name]) for name in ("dynamic", "long") if name in values},
         Blocks.from_json(made["blocks"]) if made else None,
         tuple(decoded(one) for one in made["answers"]) if made else (),
@@ -133,14 +137,10 @@ def registrations(found: Found) -> Criterion:
 def converter(found: Found, asked: Sequence[Case]) -> Iterator[Criterion]:
     """The network that the converter writes, computed in numpy, and when the partitioner takes it."""
     yield registrations(found)
-    for output, needed in ((0, HALF), (1, ALL)):
-        several = [(case, one) for case, one in zip(asked, found.medians, strict=False) if case.output == output]
-        wrong = [(case, one) for case, one in several if not _same(case.expected, one)]
-        count = sum(case.output == output for case in asked)
-        right = len(several) - len(wrong)
-        name = "right indices" if output else "right values"
-        hint = _diagnosis(*wrong[0]) if wrong else ""
-        yield Criterion(name, f"{right} of {count} secret medians", f"{count}", right == count, needed, hint)
+    answers = [*found.medians, *[Failed("no answer")] * len(asked)]
+    for output, name, needed in ((0, "right values", HALF), (1, "right indices", ALL)):
+        chosen = [number for number, case in enumerate(asked) if case.arguments[3] == output]
+        yield case_criterion(name, [asked[n] for n in chosen], [answers[n] for n in chosen], needed, hint=_COMPARE)
     place, words = _place(found.places.get("dynamic"))
     hint = (
         words
@@ -184,7 +184,8 @@ def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found)
     yield Criterion("range of batch sizes", f"{least} to {most}", wanted, covers, HALF, hint)
     frequent = max(traffic, key=lambda size: traffic[size])
     yield equals("opt", best, frequent, hint="The kernels are chosen for opt. Which size is the most frequent?")
-    border, plan = found.border, plan_bytes(found)
+    border, blocks = found.border, found.blocks.blocks if found.blocks else ()
+    plan = blocks[0].plan_bytes if len(blocks) == 1 and blocks[0].in_tensorrt else None
     whole = "not fully supported" in border
     ended = "an error" if whole else border or "compiled"
     hint = "The given module has operators without a converter. Which keyword makes such a graph break an error?"
@@ -197,12 +198,6 @@ def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found)
     yield Criterion("plan of model.py", size, f"{PLAN_BYTES / 1e6:.1f} MB", met, hint=hint)
 
 
-def plan_bytes(found: Found) -> int | None:
-    """The size of the module's plan, None unless one engine runs all of it."""
-    blocks = found.blocks.blocks if found.blocks else ()
-    return blocks[0].plan_bytes if len(blocks) == 1 and blocks[0].in_tensorrt else None
-
-
 def _place(found: Blocks | str | None) -> tuple[str, str]:
     """Where a median runs, and the error without which it would run somewhere."""
     if found is None or isinstance(found, str):
@@ -210,40 +205,12 @@ def _place(found: Blocks | str | None) -> tuple[str, str]:
     return ("TensorRT" if found.engines and not found.in_pytorch else "PyTorch"), ""
 
 
-def _same(expected: np.ndarray, found: Array) -> bool:
-    return not isinstance(found, str) and found.shape == expected.shape and np.allclose(found, expected, atol=1e-5)
-
-
-def _diagnosis(case: Case, found: Array) -> str:
-    """The first wrong case, and the mistake that it shows."""
-    if isinstance(found, str):
-        return f"{case}: {found}."
-    if found.shape != case.expected.shape:
-        return f"{case}: found the shape {found.shape}, expected {case.expected.shape}. How many elements does TopK return?"
-    if case.output:
-        return f"{case}: the indices are wrong. They are the second output of TopK."
-    size = case.x.shape[case.dim]
-    for place, words in _MISTAKES.items():
-        if _same(np.take(np.sort(case.x, axis=case.dim), [place(size)], case.dim).reshape(found.shape), found):
-            return f"{case}: {words}."
-    return f"{case}: the values are wrong."
-
-
-_MISTAKES: Mapping[Callable[[int], int], str] = {
-    lambda size: size // 2: "found the upper of the two middle values, PyTorch returns the lower one",
-    lambda size: 0: "found the smallest value: which of TopK's elements is the last one?",
-    lambda size: size - 1: "found the largest value: in which order does TopK sort?",
-    lambda size: size // 2 - 1: "found the value before the middle one: for an odd size, k is (size + 1) // 2",
-}
-
-
-def _error(answers: Sequence[Array], expected: Sequence[np.ndarray]) -> tuple[float, str]:
+def _error(answers: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> tuple[float, str]:
     """The largest error relative to the largest logit, and its cause as far as it shows."""
     largest, hint = 0.0 if answers else float("inf"), "Compare method by method with the given module, in FP64."
     for found, want in zip(answers, expected, strict=False):
-        if isinstance(found, str) or found.shape != want.shape:
-            shape = found if isinstance(found, str) else found.shape
-            return float("inf"), f"Found logits of shape {shape}, expected {want.shape}."
+        if found.shape != want.shape:
+            return float("inf"), f"Found logits of shape {found.shape}, expected {want.shape}."
         if not np.isfinite(found).all():
             return float("inf"), "The logits are not finite. FP16 reaches 65,504: which sum is larger?"
         largest = max(largest, float(np.abs(found - want).max() / np.abs(want).max()))

@@ -35,7 +35,7 @@ def _converter(work: Work) -> Iterator[Criterion]:
     """Secret medians."""
     work.examiner.begins("converter: Torch-TensorRT", 6)
     asked = checks.cases(work.rng())
-    found = examined_files(work.folder, work.examiner, [CONVERTER], {"converter": [case.question() for case in asked]})
+    found = examined_files(work.folder, work.examiner, [CONVERTER], checks.question(asked))
     yield from _written(CONVERTER, found) or checks.converter(found, asked)
 
 
