@@ -48,13 +48,18 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def covering(module: str) -> list[tuple[int, str]]:
-    """Test files with their distance from `module`, the nearest ones only."""
+@cache
+def _imports() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """What each module of the library imports, and each test file."""
     library = {name: imported(path) for name, path in MODULES.items() if path.name != "__init__.py"}
     library |= {name: library.get(name, set()).union(found) for name, found in BY_NAME.items()}
-    tests = {
-        str(path.relative_to(ROOT)): imported(path) for path in ROOT.glob("tests/**/test_*.py") if "samples" not in path.parts
-    }
+    files = [path for path in ROOT.glob("tests/**/test_*.py") if "samples" not in path.parts]
+    return library, {str(path.relative_to(ROOT)): imported(path) for path in files}
+
+
+def covering(module: str) -> list[tuple[int, str]]:
+    """Test files with their distance from `module`, the nearest ones only."""
+    library, tests = _imports()
     reached, distance = {module}, 0
     while True:
         distance += 1

@@ -16,7 +16,4 @@ def test_a_module_has_a_test_file_within_three_imports() -> None:
     modules = [name for name, path in MODULES.items() if path.name != "__init__.py"]
     far = [name for name in modules if not name.startswith(STARTED) and not any(d <= 3 for d, _ in covering(name))]
     assert far == []
-
-
-def test_the_nearest_test_file_is_the_one_of_that_name() -> None:
     assert (1, "tests/engines/test_plan.py") in covering("course_lib.engines.plan")
