@@ -51,13 +51,6 @@ def test_the_counts_are_numpys_and_any_chunking_and_order_gives_the_same(
     assert _same(merged.result(), whole)
 
 
-@settings(deadline=None, max_examples=60)
-@given(FLOATS, st.integers(0, 300))
-def test_a_relus_histogram_follows_from_its_inputs(values: np.ndarray, cut: int) -> None:
-    apart = _streamed(*np.split(values, [cut % len(values)]))
-    assert _same(apart.rectified("y"), _streamed(np.maximum(values, 0)).result())
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_many_values_of_every_float_type(dtype: type) -> None:
     values = np.random.default_rng(0).normal(0, 3, 100_000).astype(dtype)  # several work chunks

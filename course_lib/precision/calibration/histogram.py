@@ -16,7 +16,7 @@ import numpy as np
 from course_lib.errors import CourseError
 
 BINS = 2048  # what TensorRT's slides and NVIDIA's pytorch-quantization use
-_CHUNK = 1 << 15  # values at a time: the work arrays (512 KB) stay in a core's second-level cache
+_CHUNK = 1 << 15  # values at a time: the work arrays (384 KB) stay in a core's second-level cache
 _LOWEST = -100  # exponent of the smallest range; values below 2**-111 share the first bin with zero
 
 
@@ -71,10 +71,7 @@ class Histogram:
 
 
 class StreamingHistogram:
-    """Counts the values of one tensor as a stream. It needs memory for two rows of ``bins`` counts.
-
-    Positive and negative values are counted separately, each with their own range. The result of a Relu on this tensor is
-    then also known (`rectified`) and need not be counted again.
+    """Counts the absolute values of one tensor as a stream. It needs memory for ``bins`` counts.
 
     Args:
         name: the tensor, for error messages.
@@ -86,9 +83,8 @@ class StreamingHistogram:
 
     def __init__(self, name: str, bins: int = BINS) -> None:
         self.name, self.bins = name, _checked_bins(bins)
-        self._above = np.zeros(bins, np.int64)  # positive values, and all that share the first bin with zero
-        self._below = np.zeros(bins, np.int64)  # negative values, by their size
-        self._exponents = (_LOWEST, _LOWEST)  # of the two ranges, above and below: 2.0**exponent
+        self._counts = np.zeros(bins, np.int64)
+        self._exponent = _LOWEST  # the bins end at 2.0**exponent
         self._minimum, self._maximum = math.inf, -math.inf
 
     def add(self, values: np.ndarray) -> None:
@@ -102,34 +98,21 @@ class StreamingHistogram:
             return
         low, high = float(flat.min()), float(flat.max())
         _reject_non_finite(np.array([low, high]), self.name)
-        self._grow(_exponent(high), _exponent(-low))
+        self._grow(_exponent(max(high, -low)))
         self._minimum, self._maximum = min(self._minimum, low), max(self._maximum, high)
-
-        up, down = (flat.dtype.type(math.ldexp(self.bins, -exponent)) for exponent in self._exponents)
-        scaled, other = np.empty((2, _CHUNK), flat.dtype)
-        index = np.empty(_CHUNK, np.intp)
-        counts = np.zeros(2 * self.bins, np.int64)  # bin k of the positive side at bins + k, of the negative at bins - k
+        bins_per_unit = flat.dtype.type(math.ldexp(self.bins, -self._exponent))
+        scaled, index = np.empty(_CHUNK, flat.dtype), np.empty(_CHUNK, np.intp)
         for start in range(0, flat.size, _CHUNK):
             part = flat[start : start + _CHUNK]
             n = len(part)
-            with np.errstate(over="ignore"):  # a product that is not picked below may be infinite
-                np.multiply(part, up if high > 0 else down, out=scaled[:n])
-                if low < 0 < high and up != down:
-                    # A positive value wants the factor `up`, a negative one `down`. The larger product has the larger factor
-                    # where values are positive and the smaller one where they are negative; the smaller product, vice versa.
-                    np.multiply(part, down, out=other[:n])
-                    (np.maximum if up > down else np.minimum)(scaled[:n], other[:n], out=scaled[:n])
-            np.copyto(index[:n], scaled[:n], casting="unsafe")  # cuts toward zero: (-1, 1) becomes 0
-            index[:n] += self.bins
-            counts += np.bincount(index[:n], minlength=2 * self.bins)
-        self._above += counts[self.bins :]
-        self._below[1:] += counts[self.bins - 1 : 0 : -1]
+            np.abs(np.multiply(part, bins_per_unit, out=scaled[:n]), out=scaled[:n])
+            np.copyto(index[:n], scaled[:n], casting="unsafe")  # cuts toward zero
+            self._counts += np.bincount(index[:n], minlength=self.bins)
 
     def merge(self, other: StreamingHistogram) -> None:
         """Count everything that ``other``, of as many bins, counted: the same as adding its values."""
-        self._grow(*other._exponents)
-        self._above += _coarsened(other._above, self._exponents[0] - other._exponents[0])
-        self._below += _coarsened(other._below, self._exponents[1] - other._exponents[1])
+        self._grow(other._exponent)
+        self._counts += _coarsened(other._counts, self._exponent - other._exponent)
         self._minimum, self._maximum = min(self._minimum, other._minimum), max(self._maximum, other._maximum)
 
     def result(self) -> Histogram:
@@ -138,35 +121,16 @@ class StreamingHistogram:
         Raises:
             CourseError: nothing was added.
         """
-        self._reject_empty()
-        exponent = max(self._exponents)
-        counts = sum(
-            _coarsened(side, exponent - own) for side, own in zip((self._above, self._below), self._exponents, strict=True)
-        )
-        return Histogram(self.name, np.asarray(counts), math.ldexp(1 / self.bins, exponent), self._minimum, self._maximum)
-
-    def rectified(self, name: str) -> Histogram:
-        """The histogram of tensor ``name = Relu(this)``: every negative value counts as zero.
-
-        Raises:
-            CourseError: nothing was added.
-        """
-        self._reject_empty()
-        counts = self._above.copy()
-        counts[0] += self._below.sum()
-        width = math.ldexp(1 / self.bins, self._exponents[0])
-        return Histogram(name, counts, width, max(self._minimum, 0.0), max(self._maximum, 0.0))
-
-    def _grow(self, above: int, below: int) -> None:
-        """Extend the two ranges to at least these exponents."""
-        wanted = (max(self._exponents[0], above), max(self._exponents[1], below))
-        self._above = _coarsened(self._above, wanted[0] - self._exponents[0])
-        self._below = _coarsened(self._below, wanted[1] - self._exponents[1])
-        self._exponents = wanted
-
-    def _reject_empty(self) -> None:
         if self._minimum > self._maximum:
             raise CourseError(f"tensor {self.name!r}: no value was ever counted")
+        width = math.ldexp(1 / self.bins, self._exponent)
+        return Histogram(self.name, self._counts.copy(), width, self._minimum, self._maximum)
+
+    def _grow(self, exponent: int) -> None:
+        """Extend the range to at least this exponent."""
+        if exponent > self._exponent:
+            self._counts = _coarsened(self._counts, exponent - self._exponent)
+            self._exponent = exponent
 
 
 def _checked_bins(bins: int) -> int:
@@ -190,7 +154,7 @@ def _reject_non_finite(extremes: np.ndarray, name: str) -> None:
 
 
 def _exponent(largest: float) -> int:
-    """The smallest e with ``largest < 2**e``, at least the lowest; the lowest where ``largest`` is zero or negative."""
+    """The smallest e with ``largest < 2**e``, at least the lowest."""
     return max(math.frexp(largest)[1], _LOWEST) if largest > 0 else _LOWEST
 
 

@@ -75,17 +75,14 @@ def observe(
     """
     probe = Probe.of(open_model(model), tensors)
     total = len(batches) if isinstance(batches, Sized) else None
-    histograms = {name: StreamingHistogram(name) for name in probe.counted}
+    histograms = {name: StreamingHistogram(name) for name in probe.tensors}
     batch = None
     for batch in track(_counted(probe, batches), "calibrating", total=total, shown=progress):
         for name, histogram in batch.items():
             histograms[name].merge(histogram)
     if batch is None:
         raise CourseError("there is no calibration batch: give 500 to 1000 representative samples")
-    return Observation(
-        (name, histograms[probe.rectified[name]].rectified(name) if name in probe.rectified else histograms[name].result())
-        for name in probe.tensors
-    )
+    return Observation((name, histogram.result()) for name, histogram in histograms.items())
 
 
 def _counted(probe: Probe, batches: Iterable[Batch]) -> Iterator[dict[str, StreamingHistogram]]:

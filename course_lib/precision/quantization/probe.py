@@ -43,11 +43,9 @@ class Probe:
 
     Attributes:
         tensors: the counted tensors, in graph order.
-        rectified: those that are a Relu of another tensor. Their histograms follow from that tensor's histogram.
     """
 
     tensors: tuple[str, ...]
-    rectified: Mapping[str, str]
     _session: Any = field(repr=False)
     _inputs: frozenset[str] = field(repr=False)
 
@@ -69,17 +67,10 @@ class Probe:
         chosen = tuple(name for name in wanted if types[name] in _FLOATS)
         if not chosen:
             raise CourseError(f"nothing to calibrate: the model has no float activation around {', '.join(QUANTIZED)}")
-        relus = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "Relu"}
-        rectified = {name: relus[name] for name in chosen if relus.get(name) in chosen}
-        return cls(chosen, rectified, session, inputs)
-
-    @property
-    def counted(self) -> tuple[str, ...]:
-        """The tensors whose values are counted: all except the rectified ones."""
-        return tuple(name for name in self.tensors if name not in self.rectified)
+        return cls(chosen, session, inputs)
 
     def __call__(self, feeds: Mapping[str, np.ndarray]) -> dict[str, StreamingHistogram]:
-        """Run one batch and count the values of every `counted` tensor.
+        """Run one batch and count the values of every tensor.
 
         Raises:
             CourseError: the model rejects the batch, or a tensor holds NaN or infinity.
@@ -87,12 +78,12 @@ class Probe:
         if feeds.keys() != self._inputs:
             found, needed = (", ".join(sorted(names)) or "none" for names in (feeds.keys(), self._inputs))
             raise CourseError(f"a calibration batch must hold the model's inputs ({needed}), found {found}")
-        computed = [name for name in self.counted if name not in self._inputs]
+        computed = [name for name in self.tensors if name not in self._inputs]
         try:
             values = dict(zip(computed, self._session.run(computed, dict(feeds)), strict=True)) if computed else {}
         except Exception as error:  # onnxruntime raises classes of its own binding, without a common public base
             raise CourseError(f"onnxruntime rejected a calibration batch: {reason(error)}") from None
-        histograms = {name: StreamingHistogram(name) for name in self.counted}
+        histograms = {name: StreamingHistogram(name) for name in self.tensors}
         for name, histogram in histograms.items():
             histogram.add(values.pop(name) if name in values else feeds[name])  # pop: the largest arrays go first
         return histograms
