@@ -55,6 +55,7 @@ def test_the_first_screen_says_what_for_whom_and_what_next(browser, readme, site
     page.screenshot(path=ARTIFACTS / f"first_look_{what}_{width}_{theme}.png")
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth && image.alt)")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1")
+    assert page.evaluate("[...document.querySelectorAll('table')].every(table => table.scrollWidth <= table.clientWidth + 1)")
     screen = SIZES[width]
     assert end_of(page, PROMISE) < 0.6 * screen
     assert end_of(page, AUDIENCE) < 0.6 * screen
