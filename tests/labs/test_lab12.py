@@ -122,6 +122,7 @@ LOST = {
         "        with __import__('contextlib').suppress(Exception):\n            self._engine = self._engine_for(model)\n\n    def",
         "rollout",
     ),
+    "another recipe is built": ("build(model, recipe)", 'build(model, {**recipe, "precision": "int8"})', "warm start"),
     "the process ends": ("done: Future[np.ndarray] = Future()", "os._exit(3)", "many clients"),
     "zeros when a run fails": ("done.set_exception(error)", "done.set_result(np.zeros((1, 8), np.float32))", "engine fails"),
 }
@@ -132,6 +133,16 @@ def test_a_scene_is_lost(name):
     old, new, scene = LOST[name]
     (found,) = played(submissions.changed(old, new), scene)
     assert found.problem, f"{name} was not found"
+
+
+def test_a_server_may_build_at_its_first_request():
+    files = submissions.changed(
+        "        self._engine = self._engine_for(model)\n        self._w", "        self._engine = None\n        self._w"
+    )
+    lazily = "self._engine = self._engine or self._engine_for(self._engines.first)\n        self._waiting.put("
+    files = submissions.changed("self._waiting.put(", lazily, files)
+    files = submissions.changed("self._waiting: ", "engines.first = model\n        self._waiting: ", files)
+    assert [found.problem for found in played(files, "warm start", "rollout")] == ["", ""]
 
 
 def test_only_an_engine_gives_the_right_answers():

@@ -204,6 +204,7 @@ PROMPTS, SINGLE = reference.RECIPE.profiles
         (Recipe(precision="fp16", profiles=[SINGLE, SINGLE]), "must be for prompts"),
         (Recipe(precision="fp16", profiles=[Profile(tokens={"min": (1, 1), "opt": (1, 64), "max": (1, 64)}), SINGLE]), "have 2 to 128"),
         (Recipe(profiles=[PROMPTS, SINGLE]), 'precision = "fp32"'),
+        (Recipe(precision="fp16", profiles=[PROMPTS, Profile(tokens={"min": (1,), "opt": (1,), "max": (1,)})]), "each profile gives"),
     ],
 )  # fmt: skip
 def test_mistakes_in_the_recipe(recipe, words):

@@ -303,16 +303,16 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
         )
     if len(recipe.profiles) != 2:
         raise BuildError(f"recipe.toml has {len(recipe.profiles)} profiles, expected two: prompts, and one token", code=PROFILE)
-    if any([*profile.root] != ["tokens"] for profile in recipe.profiles):
+    if any([*profile.root] != ["tokens"] or len(profile["tokens"].max) != 2 for profile in recipe.profiles):
         raise BuildError("each profile gives min, opt and max of `tokens` (1, new), and of no other input", code=PROFILE)
-    single, prompts = sorted(recipe.profiles, key=lambda profile: profile["tokens"].max[-1])
+    single, prompts = sorted(recipe.profiles, key=lambda profile: profile["tokens"].max[1])
     if single["tokens"].max != (1, 1) or prompts["tokens"].max == (1, 1):
         lacks = "prompts" if single["tokens"].max == (1, 1) else "a single token, with max = (1, 1)"
         raise BuildError(f"both profiles are for the same use: one must be for {lacks}", code=PROFILE)
     sizes = prompts["tokens"]
-    if not all(sizes.contains((1, size)) for size in (2, MOST_NEW)) or sizes.max[-1] > LENGTH:
+    if not all(sizes.contains((1, size)) for size in (2, MOST_NEW)) or sizes.max[1] > LENGTH:
         raise BuildError(
-            f"the profile for prompts goes from {sizes.min[-1]} to {sizes.max[-1]} tokens: the service's calls have 2 to {MOST_NEW}",
+            f"the profile for prompts goes from {sizes.min[1]} to {sizes.max[1]} tokens: the service's calls have 2 to {MOST_NEW}",
             code=PROFILE,
         )
     return recipe.model_copy(update={"profiles": (prompts,)}), recipe.model_copy(update={"profiles": (single,)})

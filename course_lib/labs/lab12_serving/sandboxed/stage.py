@@ -352,6 +352,7 @@ def rollout(scene: Scene) -> None:
             raise Lost(f"a request had to wait for the {what} of the new network: {lost}") from None
 
     with scene.server() as server:
+        scene.ask(server, [1])  # a server may build at its first request
         for model in models:
             server.model.write_bytes(scene.stage.models[model])
             reply = server.reload(ask_meanwhile)
