@@ -87,7 +87,7 @@ def test_a_queue_without_room_is_rejected():
 def test_the_figure_marks_lost_frames():
     served = Served(np.array([5.0, np.nan, 9.0]), np.array([1, 1, 1]), offered_s=np.array([0.0, 0.1, 0.2]))
     figure = queues({"room for one": served}, "One is lost")
-    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    assert lines["lost"].get_xdata().tolist() == [0.1]
-    assert figure.axes[0].get_title() == "room for one\n33 % lost, slowest 9 ms"
+    _, lost = figure.axes[0].get_lines()
+    assert lost.get_xdata().tolist() == [0.1]
+    assert figure.axes[0].get_title(loc="left") == "room for one: 33 % lost, slowest 9 ms"
     assert style.png(figure).startswith(b"\x89PNG")

@@ -50,9 +50,9 @@ TEXT = re.compile(
 
 
 def faults(svg: str) -> list[str]:
-    """Words of a figure that are beyond its edge or on top of other words. Words that are not horizontal are not looked at."""
+    """Words of a figure that are beyond its edge, on top of other words, or too small on a phone; all but those that are rotated."""
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
-    boxes, found = [], []
+    boxes, found = [], ["too wide for a phone"] if width > 72 * style.WIDTH else []
     for text in TEXT.finditer(svg):
         size = float(re.search(r"font-size: ([\d.]+)", text["style"])[1])
         font = FontProperties(size=size, weight="bold" if "font-weight: 700" in text["style"] else "normal")
@@ -61,6 +61,8 @@ def faults(svg: str) -> list[str]:
         left = float(text["x"]) - long * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
         if left < 0 or left + long > width:
             found.append(f"cut: {text['words']}")
+        if size < 7.5:
+            found.append(f"small: {text['words']}")
         box = Bbox.from_bounds(left, float(text["y"]) - 0.7 * size, long, 0.7 * size)
         found += [f"{words} is under {text['words']}" for words, other in boxes if Bbox.intersection(box, other) is not None]
         boxes.append((text["words"], box))
@@ -70,7 +72,7 @@ def faults(svg: str) -> list[str]:
 @pytest.mark.parametrize(
     "picture", [*ROOT.glob("lectures/figures/*.svg"), ROOT / "docs" / "results.svg"], ids=lambda path: path.stem
 )
-def test_no_word_is_cut_or_under_another(picture: Path) -> None:
+def test_no_word_is_cut_small_or_under_another(picture: Path) -> None:
     assert faults(picture.read_text(encoding="utf-8")) == []
 
 
@@ -93,15 +95,6 @@ def test_names_of_lines_stay_apart_and_are_dark_enough_for_text() -> None:
     assert all(max(to_rgb(text.get_color())) < 0.75 for text in axes.texts)
 
 
-@pytest.mark.parametrize(
-    "picture", [*ROOT.glob("lectures/figures/*.svg"), ROOT / "docs" / "results.svg"], ids=lambda path: path.stem
-)
-def test_a_phone_shows_words_that_can_be_read(picture: Path) -> None:
-    svg = picture.read_text(encoding="utf-8")
-    assert float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1]) <= 72 * style.WIDTH
-    assert min(float(text["style"].partition("font-size: ")[2].partition("px")[0]) for text in TEXT.finditer(svg)) >= 7.5
-
-
 def test_a_figure_that_is_too_wide_for_a_phone_is_not_drawn() -> None:
     with pytest.raises(ValueError, match=r"may be 5\.6 inches wide, got 7: stack its panels"):
         style.figure(3, width=7)
@@ -113,7 +106,7 @@ def test_marks_make_room_for_their_names_and_colors_have_theirs() -> None:
     for index in range(3):
         axes.bar([index], [1], color=style.COLORS[index + 3], label=f"series {index}")
     style.name_colors(axes)
-    style.mark_values(axes, {"median, 1.0 ms": 1.0, "slowest of all calls, 2.4 ms": 2.4}, style.COLORS)
+    style.mark_values(axes, {"median, 1.0 ms": 1.0, "slowest of all calls, 2.4 ms": 2.4}, style.COLORS[2:4])
     assert faults(style.svg(figure)) == []
     assert all(max(to_rgb(text.get_color())) < 0.75 for text in [*axes.get_legend().get_texts(), *axes.texts])
 

@@ -416,6 +416,5 @@ def test_figures_have_axes_and_a_takeaway(submission, monkeypatch):
         figures.queue(trial),
     ):
         assert style.png(figure).startswith(b"\x89PNG")
-        assert all(
-            axes.get_xlabel() and axes.get_ylabel() and (figure.get_suptitle() or axes.get_title()) for axes in figure.axes
-        )
+        assert all(figure.get_suptitle() or axes.get_title() for axes in figure.axes)
+        assert all(axes.images or (axes.get_xlabel() and axes.get_ylabel()) for axes in figure.axes)  # frames are pictures

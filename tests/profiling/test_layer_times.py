@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from course_lib.benchmark.records import RESULTS
-from course_lib.engines import Layer, LayerTable, LayerTensor
-from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
 from matplotlib.patches import Rectangle
 
 from course_lib import style
+from course_lib.benchmark.records import RESULTS
+from course_lib.engines import Layer, LayerTable, LayerTensor
+from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
 from course_lib.profiling.layer_tables.layer_times import LayerTimings
 
 RECORDED = RESULTS / "tensorrt86_h200"
@@ -170,7 +170,7 @@ def test_the_figure_shows_the_heaviest_and_sums_the_rest() -> None:
     assert axes.get_title() == resnet("fp16").takeaway() == "18 of 59 layers take half of 1.98 ms"
     assert axes.get_xlabel().endswith("(ms)")
     assert any("beyond the scale" in text.get_text() for text in axes.texts)
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
     assert [text.partition(":")[0] for text in legend] == ["FP16", "unknown"] and "94%" in legend[0]
     assert style.png(figure).startswith(b"\x89PNG")
 

@@ -51,7 +51,7 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
     axes.set_yticks(
         range(rows), [short(layer.name, _LONGEST_NAME) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=8
     )
-    axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="time of one inference (ms), share of all layers")
+    axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="share of all layers, time of one inference (ms)")
     if timings.table is not None:
         seen = {group(layer) for layer in shown}
         for name, ms in sums.items():
