@@ -21,11 +21,10 @@ FILES = 8  # besides __init__.py
 GIVEN = ("__init__.py", "given.py", "figures.py", "network.py")  # what learners get is not the judge
 # Judges that are not in proportion yet, with their lines. The list ends empty: a judge that becomes shorter leaves it or lowers its line.
 TOO_LONG = {
-    "lab04_mixed_precision": 548,
-    "lab10_profiling": 835,
-    "lab11_torch_tensorrt": 592,
+    "lab04_mixed_precision": 442,
+    "lab10_profiling": 635,
     "lab13_generation": 792,
-    "lab15_capstone": 861,
+    "lab15_capstone": 770,
 }
 # Lines today; the goals are 1,700, 17,000, 53,000 and 38,000. What is added has to be taken away elsewhere.
 CEILINGS = {"course_lib/labs/framework": 2_370, "course_lib/labs": 18_000, "course_lib": 64_600, "tests": 45_000}

@@ -353,7 +353,7 @@ def test_the_network_reads_digits():
     test, engine = digits("test"), load(services.plan(EXAMINER.runner))
     found = [engine.infer({"image": test.images[i : i + 32]})["logits"] for i in range(0, len(test), 32)]
     assert (np.concatenate(found).argmax(1) == test.labels).mean() > 0.98
-    assert 8e6 < len(network.network()) < 20e6
+    assert 8e6 < len(network.serialized_model()) < 20e6
 
 
 def test_a_stream_is_scans_as_the_text_says():

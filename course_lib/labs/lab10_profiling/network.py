@@ -21,7 +21,7 @@ _NOISE = 3  # gray levels that a scanner is off by, at most
 
 
 @cache
-def network() -> bytes:
+def serialized_model() -> bytes:
     """An ONNX file, opset 17: ``image`` float32 (n, 1, 32, 32), ink from 0 to 1, to ``logits`` (n, 10).
 
     Random features with a linear readout that is fitted in closed form: no training, and it reads 99 % of the held-out digits.

@@ -15,7 +15,7 @@ from course_lib.engines import Plan, Worker, split_target
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import MOST_ANSWERED, Examiner, TimedWorker
 from course_lib.labs.framework.examination import ours as our_work
-from course_lib.labs.lab10_profiling.network import RECORDED, Stream, fresh_stream, network
+from course_lib.labs.lab10_profiling.network import RECORDED, Stream, fresh_stream, serialized_model
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import CODES, ENGINE_ROW, START
 from course_lib.labs.lab10_profiling.sandboxed.pipeline import __name__ as pipeline_module
 from course_lib.profiling import Event, Timeline
@@ -40,7 +40,7 @@ def plan(runner: str) -> Plan:
     """
     with our_work(), TemporaryDirectory() as folder:
         model = Path(folder, "model.onnx")
-        model.write_bytes(network())
+        model.write_bytes(serialized_model())
         return Examiner(runner=runner).runnable(model, Recipe(profiles=(_BATCHES,)))
 
 
