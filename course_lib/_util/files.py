@@ -73,15 +73,14 @@ def write_temporary(target: Path, content: bytes | memoryview) -> str:
     `tempfile` is not used, because only the owner can read its files, and a renamed file keeps these permissions.
     """
     temporary = str(target.parent / f".{target.name}.{secrets.token_hex(6)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    with open(temporary, "xb") as file:
+        try:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        except BaseException:
+            os.unlink(temporary)
+            raise
     return temporary
 
 

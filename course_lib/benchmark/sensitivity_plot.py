@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib._util.percent import in_percent
 from course_lib.benchmark.accuracy import decibels
 
 if TYPE_CHECKING:
@@ -66,3 +65,9 @@ def _takeaway(found: Sensitivity) -> str:
     errors = [row.deviation.relative_error for row in found.rows]
     first, others = _shortened(found.rows[0]), errors[0] / max(float(np.median(errors)), 1e-30)
     return f"{found.dtype}: {first} alone leaves {decibels(errors[0]):.0f} dB, {others:.0f} times the median node's error"
+
+
+def in_percent(share: float) -> str:
+    """Two significant digits, and never an exponent for a large one: ``0.21 %``, ``4.5 %``, ``210 %``."""
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 99.5 else f"{value:.2g} %"

@@ -54,7 +54,8 @@ def submission_folder(student: Path, lab: str) -> Path | None:
         raise CourseError(
             f"{len(folders)} folders could be {lab} ({', '.join(shown(path.name) for path in folders)}): keep one"
         )
-    return folders[0] if folders else student if any(map(_is_submitted_file, meant)) else None
+    files = [path for path in meant if path.is_file() and (path.suffix.lower() == ".ipynb" or is_archive(path.name))]
+    return folders[0] if folders else student if files else None
 
 
 def _left_over(student: Path, lab: str, folder: Path | None) -> list[Rejected]:
@@ -82,10 +83,6 @@ def _loose(path: Path, lab: str) -> str:
     guess = lab_of(path.name) or lab
     files = "unpack it to" if is_archive(path.name) else "move it to"
     return f"not in a folder of a student: if it is a submission, {files} STUDENT/{guess}/"
-
-
-def _is_submitted_file(path: Path) -> bool:
-    return path.is_file() and (path.suffix.lower() == ".ipynb" or is_archive(path.name))
 
 
 def _entries(folder: Path) -> list[Path]:

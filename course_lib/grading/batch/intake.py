@@ -85,11 +85,10 @@ def is_usual_name(name: str) -> bool:
 def read_time(content: bytes) -> datetime:
     """The time in a ``timestamp.txt``, in UTC.
 
-    The format is that of nbgrader's exchange, ``2026-05-02 18:00:00.123456 UTC``: a date and a time of ISO 8601, and a zone. The zone
-    is an offset such as ``+02:00`` or a name of the tz database, by default UTC.
+    As nbgrader's exchange writes it: a date and a time of ISO 8601, and an offset or a zone of the tz database, by default UTC.
 
     Raises:
-        ValueError: the text is not such a time; the message says why.
+        ValueError: the text is not such a time.
     """
     from zoneinfo import ZoneInfo
 

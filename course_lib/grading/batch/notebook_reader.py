@@ -54,10 +54,12 @@ def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "") -> d
         else {"cell_type": kind, "source": text, "metadata": {}}
         for index, (kind, text, grade_id) in enumerate(cells)
     ] or [dict(cell) for cell in released["cells"]]
+    reason = problem or "the notebook does not have the cell of this question"
+    lost_answer = f"The answer to this question was not found ({reason}). Open the submitted file, then give the points."
     for grade_id, cell in known.items():
         marks = cell["metadata"]["nbgrader"]
         if grade_id not in graded and marks.get("grade") and marks.get("solution") and cell["cell_type"] == "markdown":
-            lost = {**cell, "source": _lost_answer(problem)}
+            lost = {**cell, "source": lost_answer}
             written = [lost if _grade_id(other) == grade_id else other for other in written]
             written += [] if lost in written else [lost]
     for index, cell in enumerate(written):
@@ -65,11 +67,6 @@ def grafted(cells: list[Cell], released: dict[str, Any], problem: str = "") -> d
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
     return {**released, "cells": written}
-
-
-def _lost_answer(problem: str) -> str:
-    reason = problem or "the notebook does not have the cell of this question"
-    return f"The answer to this question was not found ({reason}). Open the submitted file, then give the points."
 
 
 def _raw_cells(content: bytes) -> list[Any]:

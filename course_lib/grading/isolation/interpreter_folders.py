@@ -24,15 +24,11 @@ _ASK = (
 )
 
 
-class TooMuchShown(CourseError):
-    """Submissions in the sandbox would see a folder with the course or a user's home."""
-
-
 def readable_for_interpreters() -> list[Path]:
     """Folders of this interpreter and of every other environment's, and the programs that start them.
 
     Raises:
-        TooMuchShown: one of them holds a home folder or the course itself.
+        CourseError: one of them holds a home folder or the course itself.
     """
     found: dict[str, tuple[Path, ...]] = {sys.executable: (Path(sys.prefix), Path(sys.base_prefix))}
     for environment in environments().values():
@@ -46,7 +42,7 @@ def readable_for_interpreters() -> list[Path]:
 def _check(command: str, folders: Iterable[Path]) -> None:
     for folder in folders:
         if held := _holds(folder):
-            raise TooMuchShown(
+            raise CourseError(
                 f"submissions would see {held}: the interpreter {command} needs {folder}. Install it in its own folder"
             )
 

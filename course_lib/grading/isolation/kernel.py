@@ -212,7 +212,8 @@ class SandboxedExecute(Execute):
         filled, differing, too_large = list[str](), list[str](), ""
         for name, limit in labs.find(assignment).artifacts.items():
             if (home / name).is_file():
-                if _is_other_file(scratch / name, home / name):
+                written = scratch / name
+                if written.exists() and artifacts.is_plain(written) and not filecmp.cmp(written, home / name, shallow=False):
                     differing.append(name)
                 continue
             remove_tree(home / name)  # it may be a folder
@@ -223,11 +224,6 @@ class SandboxedExecute(Execute):
                 self.log.warning("%s", error)
                 too_large = too_large or (str(error) if isinstance(error, artifacts.ArtifactTooLarge) else "")
         return FilesOfRun(tuple(filled), tuple(differing), too_large)
-
-
-def _is_other_file(written: Path, submitted: Path) -> bool:
-    """Whether the notebook left a plain file that differs from the submitted one."""
-    return written.exists() and artifacts.is_plain(written) and not filecmp.cmp(written, submitted, shallow=False)
 
 
 def _fail(cell: NotebookNode, reason: str) -> None:

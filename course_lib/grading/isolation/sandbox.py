@@ -17,7 +17,7 @@ import course_lib
 from course_lib._util import system_calls
 from course_lib.errors import CourseError
 from course_lib.grading.isolation import supervise, withheld
-from course_lib.grading.isolation.interpreter_folders import SYSTEM, TooMuchShown, readable_for_interpreters
+from course_lib.grading.isolation.interpreter_folders import SYSTEM, readable_for_interpreters
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 NOBODY = "65534"
@@ -136,7 +136,7 @@ def problem() -> str:
         tried = subprocess.run(
             Sandbox().supervised(["/usr/bin/true"], report=Path(os.devnull)), capture_output=True, text=True, timeout=60
         )
-    except TooMuchShown as error:
+    except CourseError as error:  # an interpreter needs a folder that submissions must not see
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not start: {error}"

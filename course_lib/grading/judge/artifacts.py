@@ -12,11 +12,7 @@ from typing import BinaryIO
 from course_lib.errors import CourseError
 
 
-class ArtifactRejected(CourseError):
-    """A file of a submission is not what it pretends to be."""
-
-
-class ArtifactTooLarge(ArtifactRejected):
+class ArtifactTooLarge(CourseError):
     """A file of a submission exceeds its limit."""
 
 
@@ -41,14 +37,14 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
     """Copy one regular file.
 
     Raises:
-        ArtifactRejected: no such file, not a plain file, or (`ArtifactTooLarge`) too large.
+        CourseError: no such file, not a plain file, or (`ArtifactTooLarge`) too large.
     """
     try:
         file = open_plain(source)
     except FileNotFoundError:
-        raise ArtifactRejected(f"{source.name} was not submitted") from None
+        raise CourseError(f"{source.name} was not submitted") from None
     except OSError:
-        raise ArtifactRejected(f"{source.name} is not a plain file") from None
+        raise CourseError(f"{source.name} is not a plain file") from None
     with file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise ArtifactTooLarge(f"{source.name} is larger than {max_bytes:,} bytes, the largest size that is taken")

@@ -81,7 +81,6 @@ class Device:
         name: ``"cpu"``, or the names of the GPUs with ``+`` between them. A process that shares one of them waits.
         records: one for each measurement, including repeated ones.
         disturbances: why the last try of a measurement was still disturbed, for each such measurement. Its result does not count.
-        snapshot: function that reads the state of the machine.
     """
 
     name: str

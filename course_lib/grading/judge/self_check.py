@@ -34,7 +34,6 @@ def check(
     `sandbox.problem`), they have the permissions of the user, and the caller must tell the user so.
 
     Args:
-        only: the one task to examine; default: all of them.
         seed: of the fresh data, to repeat an examination; default: a new one.
         begins: see `Examiner`.
     """

@@ -50,7 +50,7 @@ def write(root: Path, target: Path) -> int:
     found = content(root)
     write_files(found, target)
     for name in found:
-        shutil.copymode(_source(root, name), target / name)
+        shutil.copymode(root / _TEMPLATES / name if name == "Makefile" else root / name, target / name)
     return len(found)
 
 
@@ -110,11 +110,6 @@ def _names(root: Path, patterns: Iterable[str]) -> Iterator[str]:
             name = path.relative_to(root).as_posix()
             if path.is_file() and not path.is_symlink() and not _LEFT_OUT.search(name):
                 yield name
-
-
-def _source(root: Path, name: str) -> Path:
-    """The file whose permissions a file of the bundle has."""
-    return root / _TEMPLATES / name if name == "Makefile" else root / name
 
 
 def _readme(text: str, start: str) -> str:

@@ -38,7 +38,9 @@ def ranked(submissions: Iterable[Submission], *, key: bytes | None = None) -> tu
     Args:
         key: for pseudonyms in place of names.
     """
-    ordered = sorted(submissions, key=lambda one: (-one.judged, -_low(one), one.student))
+    ordered = sorted(
+        submissions, key=lambda one: (-one.judged, -one.of_reference.low if one.of_reference else 0.0, one.student)
+    )
     places: list[Place] = []
     leader, rank = None, 0
     for number, one in enumerate(ordered, 1):
@@ -58,10 +60,6 @@ def pseudonym(key: bytes, student: str) -> str:
     """
     digest = hmac.new(key, student.encode(), hashlib.sha256).digest()
     return base64.b32encode(digest[:5]).decode().lower()
-
-
-def _low(one: Submission) -> float:
-    return one.of_reference.low if one.of_reference else 0.0
 
 
 def _tied(leader: Submission, one: Submission) -> bool:

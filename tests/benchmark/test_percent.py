@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib._util.percent import in_percent
+from course_lib.benchmark.sensitivity_plot import in_percent
 
 
 @pytest.mark.parametrize(
