@@ -371,11 +371,13 @@ def measured(work: GenerationWork, yours: TimedWorker, reference: TimedWorker | 
         return spent_ms / STEPS
 
     naive = recomputing(work)
-    subjects = {NAIVE: _Subject(lambda feeds: naive.time_ms({"tokens": feeds["late"][None, : 1 - STEPS]}))}
-    for name, cached in (("reference", reference), ("yours", yours)):
-        if cached:
-            subjects[f"{name}, early"] = _Subject(partial(token_ms, cached, "early"))
-            subjects[name] = _Subject(partial(token_ms, cached, "late"))
+    subjects = {
+        NAIVE: _Subject(lambda feeds: naive.time_ms({"tokens": feeds["late"][None, : 1 - STEPS]})),
+        "yours, early": _Subject(partial(token_ms, yours, "early")),
+        "yours": _Subject(partial(token_ms, yours, "late")),
+    }
+    if reference:
+        subjects["reference"] = _Subject(partial(token_ms, reference, "late"))
     return work.examiner.measured(
         lambda: compare(
             subjects,
