@@ -124,9 +124,10 @@ def test_figures_are_sharp_and_described_and_tasks_are_boxes(browser, executed):
     page.close()
 
 
+@pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_what_cells_print_is_legible_in_both_themes(browser, executed, theme):
-    page = browser.new_page()
+def test_what_cells_print_is_legible_in_both_themes(browser, executed, theme, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
     page.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
     page.goto((executed / "index.html").as_uri())
     assert page.evaluate("document.documentElement.dataset.theme") == theme

@@ -81,7 +81,9 @@ def table(diff: TableDiff) -> str:
         holds = ((kernel.name, diff.operators(kernel.onnx_nodes) or "no ONNX node") for kernel in kernels)
         return Markup("<br>").join(Markup('<span title="{}">{}</span>').format(*one) for one in holds)
 
-    kinds = [what for what in ("reads", "weights", "writes", "format") if any(what in change.differs for change in diff.changes)]
+    kinds = [
+        what for what in ("reads", "weights", "writes", "format") if any(what in change.differs for change in diff.changes)
+    ]
     rows = [
         (
             {"style": f"background:{_TINTS.get(change.kind, 'transparent')}", "title": ", ".join(change.nodes)},
