@@ -69,7 +69,7 @@ def install_workers(wanted: Callable[[], bool] = lambda: True) -> None:
             where = environment.Environment(where.name, tuple(command()))
         start_anew(self, where, launcher=launcher, **options)
 
-    parent.Worker.__init__ = start_warm  # type: ignore[method-assign]
+    parent.Worker.__init__ = start_warm  # type: ignore[assignment,method-assign]
 
 
 def list_operators_once() -> None:
