@@ -116,7 +116,8 @@ def grading(index: int, eager: TimedWorker, plan: Plan, truth: dict[str, float])
         examiner = Examiner(measured=device.measured)
         for patience in (1, PATIENCE):
             asking = replace(examiner, measure_s=patience * examiner.measure_s)
-            raced = racing.race(eager, reference, yours, images, tiers, asking, floor_db=MIN_SQNR_DB)
+            subjects = {"eager": eager, "reference": reference, "yours": yours}
+            raced = racing.race(subjects, images, tiers, asking, floor_db=MIN_SQNR_DB)
             tier = tiers.tier(raced.latencies())[0]
             if tier != Tier.INCONCLUSIVE:
                 break

@@ -107,4 +107,4 @@ def another(folder: Path) -> None:
 
 def test_its_programs_have_an_entry_point():
     """They are started by name, so a renamed function is not seen by a type checker."""
-    assert callable(run_network.main) and callable(node_times.main)
+    assert callable(run_network.main) and callable(node_times.shares)

@@ -218,7 +218,13 @@ def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowanc
                 raise
             traceback.print_exc()
             outcomes.append(lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED))
-    return replace(Examination.joined(outcomes, found), faults=faults)
+    return Examination(
+        tuple(outcomes),
+        next((part.plan for part in found if part.plan), None),
+        next((part.comparison for part in found if part.comparison), None),
+        {name: figure for part in found for name, figure in part.figures.items()},
+        faults,
+    )
 
 
 def check_starts(boxes: Sequence[Confined]) -> None:

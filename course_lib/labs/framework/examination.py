@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -45,16 +45,6 @@ class Examination:
     comparison: Comparison | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def joined(cls, outcomes: Iterable[Outcome], parts: Collection[Examination]) -> Examination:
-        """These outcomes of tasks that were examined one by one, with what else was found."""
-        return cls(
-            tuple(outcomes),
-            next((part.plan for part in parts if part.plan), None),
-            next((part.comparison for part in parts if part.comparison), None),
-            {name: figure for part in parts for name, figure in part.figures.items()},
-        )
 
     @property
     def points(self) -> float:
@@ -178,11 +168,9 @@ class Examiner:
 
     @contextmanager
     def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
-        """Translate errors of a process that holds a submission. If it reports a missing backend, a process without the submission checks.
+        """Make errors of a process that holds a submission the submission's, of this `kind`.
 
-        Raises:
-            BackendUnavailable: that process reports it too.
-            BuildError, EngineError: `kind`, if that process does not, and for all other errors of the submission's process.
+        If it reports that a backend is missing, a process without the submission decides whether that is so.
         """
         try:
             yield
@@ -205,12 +193,10 @@ class Examiner:
 class TimedWorker(AbstractContextManager["TimedWorker"]):
     """A worker that holds an engine, and two clocks for it.
 
-    On a CPU, the examiner reads its own clock before it sends inputs and after it receives outputs. A submission that runs code can
-    change its own process but not this clock. The cost is the transport, which is the same for every subject.
-
-    On a GPU, the transport would take longer than a small engine. The worker's engine times replays of a CUDA graph between two
-    events of the device (`Execution.time_ms`), and its answer to the same inputs is fetched afterwards. Such a worker runs a plan
-    that the examiner built, and no code of a submission.
+    On a CPU, the examiner reads its own clock around sending inputs and receiving outputs, which a submission's process cannot change.
+    The transport costs the same for every subject. On a GPU, it would take longer than a small engine. The worker's engine, which the
+    examiner built, then times replays of a CUDA graph between two events of the device (`Execution.time_ms`), and its answer to the
+    same inputs is fetched afterwards.
 
     Attributes:
         ours: the engine is the course's own, so its failures never count against the submission.
@@ -224,12 +210,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
     @classmethod
     def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool, device_clock: bool = False) -> TimedWorker:
-        """Load an engine. The arguments are the attributes of the class.
-
-        Raises:
-            EngineError: the engine cannot be loaded, for any reason.
-            ExaminerFault: the same, with `ours`.
-        """
+        """Load an engine. The arguments are the attributes of the class; errors are those of `infer`."""
         try:
             _load(worker, source)
         except CourseError as error:
@@ -240,12 +221,7 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
         self.worker.close()
 
     def infer(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs by name, for inputs by name.
-
-        Raises:
-            EngineError: the worker rejected the inputs, failed, or has used up its time.
-            ExaminerFault: the same, for one of the course's own engines.
-        """
+        """Outputs by name, for inputs by name. Whatever fails is an EngineError, or an ExaminerFault of one of the course's own."""
         return self._asked(lambda: self.worker.infer(feeds))
 
     def timed(self, feeds: Mapping[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
@@ -271,13 +247,9 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
 
 
 def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray]]]) -> str:
-    """How engines are timed on a GPU: if one of them cannot be captured as a CUDA graph, all are timed by calls in a row.
+    """The clock of these engines, each with inputs that it accepts; "" for the examiner's own.
 
-    Args:
-        subjects: each with inputs that it accepts.
-
-    Returns:
-        "replays of a CUDA graph", "calls in a row", or "" for the examiner's clock.
+    If a GPU's engine cannot be captured as a CUDA graph, all are timed by calls in a row.
     """
     workers = []
     for subject, feeds in subjects:
@@ -293,11 +265,7 @@ def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray
 
 @contextmanager
 def ours() -> Iterator[None]:
-    """Around work on the course's own files.
-
-    Raises:
-        ExaminerFault: in place of every error that a submission's files would have been blamed for.
-    """
+    """Around work on the course's own files: an ExaminerFault in place of every error that a submission would be blamed for."""
     try:
         yield
     except CourseError as error:

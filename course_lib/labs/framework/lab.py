@@ -139,9 +139,14 @@ class Work(AbstractContextManager["Work"]):
         """The plan that the examiner's builder makes of both files."""
         return self.examiner.build(self.graph, self.files[1])
 
+    def examination(self, outcomes: tuple[Outcome, ...]) -> Examination:
+        """These outcomes, with what the steps found."""
+        plan = self.results.get("plan")
+        return Examination(outcomes, plan if isinstance(plan, Plan) else None, self.comparison, self.figures)
+
 
 class Lab(ABC):
-    """A lab: its submission, its points, and its examination."""
+    """A lab: its submission, its points, and its examination. A subclass sets what differs."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -173,9 +178,7 @@ class Lab(ABC):
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
         with self.work(folder, examiner) as work:
-            outcomes = tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id))
-            plan = work.results.get("plan")
-            return Examination(outcomes, plan if isinstance(plan, Plan) else None, work.comparison, work.figures)
+            return work.examination(tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id)))
 
     def _checked(self, task: Task, work: Work) -> Outcome:
         """The outcome of one task. A step that fails costs its points, whatever was found before."""
@@ -226,9 +229,6 @@ class Lab(ABC):
 
         While nbgrader grades the notebook nothing is examined: points come from the files it leaves, not from its cells. nbgrader's
         "Validate" takes every cell without an error for a success, so a task without all points is an error there.
-
-        Raises:
-            CourseError: the lab has no such task, or the check did not pass under "Validate".
         """
         asked, execution = self.task(task), os.environ.get("NBGRADER_EXECUTION")
         if execution and execution != "validate":
@@ -242,11 +242,7 @@ class Lab(ABC):
         return outcome
 
     def task(self, task_id: str) -> Task:
-        """The task with this id.
-
-        Raises:
-            CourseError: the lab has no such task.
-        """
+        """The task with this id, or a CourseError that names those that there are."""
         for task in self.tasks:
             if task.id == task_id:
                 return task

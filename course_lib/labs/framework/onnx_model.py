@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from course_lib.engines.registry import find
 from course_lib.engines.worker.allowance import Launcher
 from course_lib.errors import TWO_READINGS, BuildError, CourseError, EngineError
 from course_lib.labs.framework.examination import Examiner
-from course_lib.labs.framework.runner import module_command, run_isolated
+from course_lib.labs.framework.runner import NOT_IMPORTED, module_command, run_isolated
 from course_lib.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _REJECTED_OPERATORS = {
         *("NonZero", "Compress", "Unique", "NonMaxSuppression", "StringNormalizer", "TfIdfVectorizer"),
     ),
 }
-_DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `transform` begins
+_DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `main` begins
 _LONGEST = 500  # bytes of a complaint
 
 
@@ -41,9 +42,9 @@ class Rejected(BuildError):
 
 
 def transformed(
-    module: str, model: bytes, file: str = "model.onnx", *, function: str = "main", launcher: Launcher | None = None
+    change: Callable[[bytes], bytes], model: bytes, file: str = "model.onnx", *, launcher: Launcher | None = None
 ) -> bytes:
-    """What a function of a module, which calls `transform` in its own process, makes of a serialized model.
+    """What a function of a module makes of a serialized model, in a process of its own.
 
     Args:
         file: the submission's file, for messages.
@@ -52,24 +53,27 @@ def transformed(
         Rejected: a `CourseError` there, with its message.
         BuildError: any other error there, or no answer in time.
     """
-    command, limit = module_command(module, function), 2 * len(model) + (1 << 20)
+    command, limit = [*module_command(__name__), change.__module__, change.__name__], 2 * len(model) + (1 << 20)
     try:
         answer = run_isolated(command, model, launcher=launcher, time_limit_s=60.0, max_bytes=limit)
     except EngineError as error:
         raise BuildError(f"{file}: {error}", code=error.code) from None
     if answer[:1] == _REJECTED:
-        raise Rejected(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}", code=TWO_READINGS)
+        raise Rejected(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}")
     if answer[:1] != _DONE:
         raise BuildError(f"{file} is not an ONNX model, or only a part of one")
     return answer[1:]
 
 
-def transform(change: Callable[[bytes], bytes]) -> None:
+def main() -> None:
     """The child's end of `transformed`: a model on standard input, the changed one or one line of complaint on standard output."""
+    module, function = sys.argv[2:]
     try:
-        answer = _DONE + change(sys.stdin.buffer.read())
+        answer = _DONE + getattr(import_module(module), function)(sys.stdin.buffer.read())
     except CourseError as error:
         answer = _REJECTED + " ".join(str(error).split()).encode(errors="replace")
+    except ImportError as error:
+        answer = f"{NOT_IMPORTED}{error}".encode()
     except Exception:  # a file can be broken in more ways than protobuf and onnx have classes for
         answer = _FAILED
     sys.stdout.buffer.write(answer)
@@ -77,15 +81,12 @@ def transform(change: Callable[[bytes], bytes]) -> None:
 
 def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
     """The `plain_graph` of a model, as a file in `scratch`."""
-    checked = transformed(__name__, model.read_bytes(), model.name, launcher=examiner.launcher)
     target = scratch / model.name
-    target.write_bytes(checked)
+    try:
+        target.write_bytes(transformed(plain_graph, model.read_bytes(), model.name, launcher=examiner.launcher))
+    except Rejected as error:
+        raise BuildError(str(error), code=TWO_READINGS) from None
     return target
-
-
-def main() -> None:
-    """The child's end of `fixed`."""
-    transform(plain_graph)
 
 
 def plain_graph(data: bytes) -> bytes:
@@ -150,45 +151,30 @@ def runnable(model: Path, recipe: Recipe, examiner: Examiner, built: Plan | None
 def lowered(model: bytes, *, launcher: Launcher | None = None) -> bytes:
     """`precision.lower_for_onnxruntime` for a serialized model. Whatever fails is an EngineError."""
     try:
-        return transformed(__name__, model, function="lower", launcher=launcher)
+        return transformed(_lower, model, launcher=launcher)
     except BuildError as error:
         raise EngineError(f"the model cannot be lowered for ONNX Runtime: {error}") from None
 
 
-def lower() -> None:
-    """The child's end of `lowered`."""
+def _lower(model: bytes) -> bytes:
     import onnx
 
     from course_lib.precision import lower_for_onnxruntime
 
-    transform(lambda data: lower_for_onnxruntime(onnx.load_model_from_string(data)).SerializeToString())
+    return bytes(lower_for_onnxruntime(onnx.load_model_from_string(model)).SerializeToString())
 
 
 def emulated(model: bytes, *, launcher: Launcher | None = None) -> bytes:
     """`precision.emulate` for a serialized model: float32 arithmetic between roundings. Whatever fails is a BuildError."""
     try:
-        return transformed(__name__, model, function="emulate", launcher=launcher)
+        return transformed(_emulate, model, launcher=launcher)
     except BuildError as error:
         raise BuildError(f"model.onnx cannot be emulated: {error}") from None
 
 
-def emulate() -> None:
-    """The child's end of `emulated`."""
-    transform(_emulated)
-
-
-def _emulated(data: bytes) -> bytes:
+def _emulate(data: bytes) -> bytes:
     import onnx
-    import onnx_ir as ir
 
     from course_lib.precision import emulate
 
-    model = onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))
-    opened = ir.from_proto(model)
-    for node in opened.graph:
-        for value in node.outputs:
-            if value.name and value.dtype is None:
-                raise BuildError(
-                    f"the type of {value.name!r}, which node {node.name!r} makes, is unknown: add it to value_info"
-                )
-    return bytes(emulate(model).SerializeToString())
+    return bytes(emulate(onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))).SerializeToString())

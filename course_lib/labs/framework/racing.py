@@ -37,7 +37,6 @@ Arrays = Mapping[str, np.ndarray]
 CLASSES = 10
 NOT_FINITE_DB = -120.0  # of answers that hold NaN or infinity
 _EACH_SIZE = 16  # images on which each batch size is judged
-SLOWEST, _CALLS = 50, 3  # an engine that takes so many times PyTorch's time is not examined; the best of so many calls
 # So many times the reference's speed is more than any honest engine reaches, INT8 where the reference is FP32 included: an
 # instructor has to look before it counts.
 FAR_FASTER = 4.0
@@ -91,19 +90,6 @@ def _answer(engine: TimedWorker, feeds: Arrays, size: int) -> np.ndarray:
 def by_batch_size(engine: TimedWorker, images: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
     """`logits` for each batch size on an equal part of the images, so that each size can be judged alone."""
     return [logits(engine, part, [size]) for size, part in zip(sizes, np.array_split(images, len(sizes)), strict=True)]
-
-
-def check_pace(truth: TimedWorker, engine: TimedWorker, request: np.ndarray, name: str = "image") -> None:
-    """Whether one small batch is answered in reasonable time, before hundreds of them are sent.
-
-    Raises:
-        EngineError: the engine takes more than `SLOWEST` times as long as `truth`, the course's own PyTorch module.
-    """
-    ours_ms, yours_ms = (min(one.time_ms({name: request}) for _ in range(_CALLS)) for one in (truth, engine))
-    if yours_ms > SLOWEST * ours_ms:
-        raise EngineError(
-            f"a batch of {len(request)} takes {yours_ms:.0f} ms, and {ours_ms:.1f} ms in PyTorch: that is more than {SLOWEST} times as long"
-        )
 
 
 def check_every_size(
@@ -181,8 +167,8 @@ class Tiers:
 
     def criteria(self, latencies: Latencies, hint: str = "") -> list[Criterion]:
         """The criteria for half of the points, and then those for all of them."""
-        half = (*self.partial.criteria(latencies, HALF), *_known(latencies, HALF))
-        return [replace(one, hint=hint) for one in (*half, *self.full.criteria(latencies), *_known(latencies))]
+        criteria = (*self.partial.criteria(latencies, HALF), *_too_fast(latencies), *self.full.criteria(latencies))
+        return [replace(criterion, hint=hint) for criterion in criteria]
 
     def decided(self, latencies: Latencies, half_width: float = _ON_HOST) -> bool:
         """Whether the measurement is sufficient: the tier is decided, and the ratio that the leaderboard shows is known to `half_width`.
@@ -192,17 +178,17 @@ class Tiers:
         """
         if "reference" not in latencies:
             return ratios(latencies)["eager"].half_width <= half_width
-        clear = bool(_known(latencies)) or self.tier(latencies)[0] != Tier.INCONCLUSIVE
+        clear = bool(_too_fast(latencies)) or self.tier(latencies)[0] != Tier.INCONCLUSIVE
         return clear and ratios(latencies)["reference"].half_width <= half_width
 
 
-def _known(latencies: Latencies, needed_for: str = ALL) -> tuple[Criterion, ...]:
+def _too_fast(latencies: Latencies) -> tuple[Criterion, ...]:
     """Empty, or for a submission that is far faster than the reference a criterion that only an instructor can decide."""
     found = ratios(latencies).get("reference")
     if found is None or reaches_threshold(found, FAR_FASTER) is not True:
         return ()
     bound = f"at most {FAR_FASTER:g}x the reference"
-    return (Criterion("speed that is known to be possible", str(found), bound, None, needed_for, code=UNUSUAL),)
+    return (Criterion("speed that is known to be possible", str(found), bound, None, HALF, code=UNUSUAL),)
 
 
 def ratios(latencies: Latencies) -> dict[str, Interval]:
@@ -234,35 +220,18 @@ class _Answering:
         return elapsed_ms
 
 
-class _TimedAnswers:
-    """The error of a submission's timed answers, for each batch size."""
-
-    def __init__(self, truth: _Answering, yours: _Answering) -> None:
-        self.truth, self.yours = truth, yours
-        self.powers: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(2))  # of the right answers, and of the errors
-
-    def look(self, feeds: Arrays) -> None:
-        """Compare the answers of the round that has just ended; its batch size is that of the first input."""
-        size = len(next(iter(feeds.values())))
-        for name, right in self.truth.answered.items():
-            answer = self.yours.answered.get(name)
-            if answer is None or answer.shape != right.shape:
-                found = "no such output" if answer is None else f"shape {answer.shape}"
-                raise EngineError(f"a timed batch of {size} has {found} for {name}, expected {right.shape}")
-            if not np.isfinite(answer).all():
-                raise EngineError(f"a timed batch of {size} was answered with NaN or infinity")
-            error = answer.astype(np.float64) - right
-            self.powers[size] += np.sum(np.square(right, dtype=np.float64)), np.sum(np.square(error))
-
-    def check(self, floor_db: float) -> None:
-        """Reject answers if those of one batch size together have a lower SQNR in dB."""
-        found = {size: 10 * np.log10(max(right, 1e-300) / max(error, 1e-300)) for size, (right, error) in self.powers.items()}
-        size = min(found, key=lambda size: found[size])
-        if found[size] < floor_db:
-            raise EngineError(
-                f"the timed answers for a batch of {size} have {found[size]:.0f} dB SQNR; "
-                f"the same network has at least {floor_db:g} dB at every batch size"
-            )
+def _powers(size: int, want: Arrays, have: Arrays) -> np.ndarray:
+    """Powers of the right answers to one batch, and of the errors. NaN, infinity and other outputs are an EngineError."""
+    powers = np.zeros(2)
+    for name, right in want.items():
+        answer = have.get(name)
+        if answer is None or answer.shape != right.shape:
+            found = "no such output" if answer is None else f"shape {answer.shape}"
+            raise EngineError(f"a timed batch of {size} has {found} for {name}, expected {right.shape}")
+        if not np.isfinite(answer).all():
+            raise EngineError(f"a timed batch of {size} was answered with NaN or infinity")
+        powers += np.square(right, dtype=np.float64).sum(), np.square(answer.astype(np.float64) - right).sum()
+    return powers
 
 
 def compare_answering(
@@ -283,38 +252,33 @@ def compare_answering(
     first = feeds()
     clock = agree_on_clock((engine, first) for engine in subjects.values())
     answering = {name: _Answering(engine) for name, engine in subjects.items()}
-    answers = _TimedAnswers(answering[truth], answering["yours"])
-    comparison = compare(
-        answering,
-        feeds,
-        baseline=truth,
-        time_limit_s=time_limit_s,
-        min_rounds=100,
-        settled=settled,
-        after_round=answers.look,
-    )
-    answers.check(floor_db)
+    powers: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(2))  # by batch size
+
+    def look(feeds: Arrays) -> None:
+        size = len(next(iter(feeds.values())))
+        powers[size] += _powers(size, answering[truth].answered, answering["yours"].answered)
+
+    comparison = compare(answering, feeds, baseline=truth, time_limit_s=time_limit_s, settled=settled, after_round=look)
+    found = {size: 10 * np.log10(max(right, 1e-300) / max(error, 1e-300)) for size, (right, error) in powers.items()}
+    worst = min(found, key=lambda size: found[size])
+    if found[worst] < floor_db:
+        raise EngineError(
+            f"the timed answers for a batch of {worst} have {found[worst]:.0f} dB SQNR; "
+            f"the same network has at least {floor_db:g} dB at every batch size"
+        )
     return replace(comparison, clock=clock)
 
 
 def race(
-    eager: TimedWorker,
-    reference: TimedWorker | None,
-    yours: TimedWorker,
-    feeds: Callable[[], Arrays],
-    tiers: Tiers,
-    examiner: Examiner,
-    *,
-    floor_db: float,
+    subjects: Mapping[str, TimedWorker], feeds: Callable[[], Arrays], tiers: Tiers, examiner: Examiner, *, floor_db: float
 ) -> Comparison:
     """Measure in the examiner's turn until the tier is decided or the time is over.
 
     Args:
-        reference: None in the learner's bundle; the criterion about it is then not decided.
-        floor_db: as in `compare_answering`; PyTorch eager has the correct answers.
+        subjects: ``eager``, which has the correct answers, ``yours``, and ``reference`` where it is there.
+        floor_db: as in `compare_answering`.
     """
-    subjects = {"eager": eager, **({"reference": reference} if reference else {}), "yours": yours}
-    half_width = _ON_DEVICE if yours.device_clock else _ON_HOST
+    on_device = subjects["yours"].device_clock
 
     def measure() -> Comparison:
         return compare_answering(
@@ -323,7 +287,7 @@ def race(
             truth="eager",
             floor_db=floor_db,
             time_limit_s=examiner.measure_s,
-            settled=lambda latencies: tiers.decided(latencies, half_width),
+            settled=lambda latencies: tiers.decided(latencies, _ON_DEVICE if on_device else _ON_HOST),
         )
 
-    return examiner.measured(measure, device_clock=yours.device_clock)
+    return examiner.measured(measure, device_clock=on_device)

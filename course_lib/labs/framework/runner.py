@@ -32,13 +32,13 @@ from course_lib.labs.framework.submission import read_text
 _T = TypeVar("_T")
 # Where a process without environment finds packages: the course, and what PYTHONPATH adds, as on many clusters.
 _LIBRARY = os.pathsep.join((str(Path(course_lib.__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")))
-_NOT_IMPORTED = "the course's own modules cannot be imported: "  # begins an answer that is no learner's fault
-_STOP = f"sys.exit(0 * sys.stdout.write({_NOT_IMPORTED!r} + str(error)))"
+NOT_IMPORTED = "the course's own modules cannot be imported: "  # begins an answer that is no learner's fault
+_STOP = f"sys.exit(0 * sys.stdout.write({NOT_IMPORTED!r} + str(error)))"
 _CHILD = f"""
 import os, sys
 sys.path[:0] = filter(None, sys.argv[1].split(os.pathsep))
 try:
-    from {{}} import {{}} as main
+    from {{}} import main
 except ImportError as error:
     {_STOP}
 main()
@@ -98,7 +98,7 @@ def _run(command: list[str], question: bytes, time_limit_s: float, max_bytes: in
             end.close()
     if not answer:
         raise EngineError("its process ended without an answer: did it exit, crash, or use gigabytes of memory?")
-    if answer.startswith(_NOT_IMPORTED.encode()):
+    if answer.startswith(NOT_IMPORTED.encode()):
         raise ExaminerFault(f"{plain(answer.decode(errors='replace'), _LONGEST)}. Install the course for {command[0]}")
     return answer
 
@@ -129,9 +129,9 @@ def _exchange(process: subprocess.Popen[bytes], question: bytes, deadline: float
                 raise EngineError(f"it answered with more than {max_bytes:,} bytes and was stopped")
 
 
-def module_command(module: str, function: str = "main") -> list[str]:
-    """The command of a process that runs a function of one of the course's modules."""
-    return [sys.executable, "-I", "-c", _CHILD.format(module, function), _LIBRARY]
+def module_command(module: str) -> list[str]:
+    """The command of a process that runs ``main`` of one of the course's modules."""
+    return [sys.executable, "-I", "-c", _CHILD.format(module), _LIBRARY]
 
 
 def _text_command(modules: Sequence[ModuleType]) -> list[str]:
@@ -191,17 +191,13 @@ def call(
 ) -> dict[str, list[Any]]:
     """By function, the result of each call, or `Failed`. All calls are made in one process, in order.
 
-    The learner's code can read all arguments before it answers the first call. If one call tells the answer of another one, make
-    them in two processes.
+    The learner's code can read all arguments before it answers the first call.
 
     Args:
         file: the learner's file, a module.
         calls: by function, the arguments of each call, by position: numbers, texts, lists, dictionaries and arrays. A tuple arrives
             as a list.
         program: a module whose ``main`` reads the request and answers in its own way, with `learner_code`. It sees numpy only.
-
-    Raises:
-        EngineError: the file is missing, is not text or fails as a whole; or its process is late or answers in another form.
     """
     request = {"file": file.name, "source": read_text(file, MAX_BYTES), "questions": learner_code.plain_values(calls)}
     answer = run_isolated(

@@ -20,7 +20,6 @@ from course_lib.labs.framework.racing import (
     batch_sizes,
     by_batch_size,
     check_every_size,
-    check_pace,
     fresh_images,
     logits,
     race,
@@ -70,9 +69,7 @@ class FirstEngineWork(Work):
             eager = threads.submit(lambda: started(self.examiner.baseline(GIVEN)))
             plan = self.examiner.runnable(self.graph, self.recipe, self.plan)
             yours = threads.submit(lambda: started(self.examiner.engine(plan)))
-        both = eager.result(), yours.result()
-        check_pace(*both, self.fresh.images[: min(self.accepted)])
-        return both
+        return eager.result(), yours.result()
 
     @step
     def answers(self) -> list[Criterion]:
@@ -136,9 +133,9 @@ def speed(work: FirstEngineWork) -> Iterator[Criterion]:
         raise EngineError("the speed is not measured, because the answers are wrong")
     eager, yours = work.engines
     work.examiner.begins("speed: PyTorch, the reference and your engine, interleaved", work.examiner.measure_s)
-    theirs = None
+    subjects = {"eager": eager, "yours": yours}
     if not absent(reference):
-        theirs = work.closing.enter_context(work.examiner.reference(_reference_plan(work)))
+        subjects["reference"] = work.closing.enter_context(work.examiner.reference(_reference_plan(work)))
     rng = work.rng()
     size = batch_sizes(rng, work.accepted)
 
@@ -148,7 +145,7 @@ def speed(work: FirstEngineWork) -> Iterator[Criterion]:
         return {"image": work.fresh.images[begin : begin + n]}
 
     hint = "Which number type is fast on the machine that runs your engine? Measure the variants alternately."
-    work.comparison = race(eager, theirs, yours, images, SPEED, work.examiner, floor_db=MIN_SQNR_DB)
+    work.comparison = race(subjects, images, SPEED, work.examiner, floor_db=MIN_SQNR_DB)
     yield from SPEED.criteria(work.comparison.latencies(), hint)
 
 

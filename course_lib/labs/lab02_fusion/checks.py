@@ -19,7 +19,7 @@ from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, UNUSUAL, Criterion, at_least, at_most, open_without_reference
 from course_lib.labs.framework.examination import ours
 from course_lib.labs.framework.lab import Work, absent, step
-from course_lib.labs.framework.racing import check_every_size, check_pace, decibels, fresh_images, logits
+from course_lib.labs.framework.racing import check_every_size, decibels, fresh_images, logits
 from course_lib.labs.framework.submission import read_json, submitted
 from course_lib.recipe import Profile, Recipe
 
@@ -113,7 +113,6 @@ class FusionWork(Work):
         source = ModelSource(GIVEN, (self.learner,))
         given = self.closing.enter_context(self.examiner.baseline(source))
         yours = self.closing.enter_context(self.examiner.engine(self.examiner.runnable(self.graph, RECIPE, self.plan)))
-        check_pace(given, yours, fresh_images(self.examiner, 1).images)
         found = {}
         for family, images in self.images.items():
             least = decibels(logits(given, images, BATCHES), logits(yours, images, BATCHES))

@@ -90,13 +90,13 @@ class GenerationWork(Work):
         """The graph, as one plain graph."""
         self.examiner.begins("reading decoder.onnx", 3)
         data = submitted(self.folder, MODEL).read_bytes()
-        return onnx_model.transformed(graph.__name__, data, MODEL, launcher=self.examiner.launcher)
+        return onnx_model.transformed(graph.checked, data, MODEL, launcher=self.examiner.launcher)
 
     @step
     def half(self) -> tuple[list[str], bytes]:
         """The operator that writes each of `CACHES`, and the graph in FP16."""
         launcher = self.examiner.launcher
-        answer = onnx_model.transformed(graph.__name__, self.model, MODEL, function="main_half", launcher=launcher)
+        answer = onnx_model.transformed(graph.halved, self.model, MODEL, launcher=launcher)
         writers, _, half = answer.partition(b"\n")
         return runner.read_hostile(writers, lambda names: [str(name)[:60] for name in names], "not a graph in FP16"), half
 

@@ -21,6 +21,7 @@ from course_lib.labs.framework.racing import decibels
 from course_lib.labs.framework.runner import decoded, module_command, read_hostile, run_isolated
 from course_lib.labs.framework.submission import read_json, read_text, submitted, submitted_recipe
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE, draw
+from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network
 from course_lib.recipe import Recipe
 
 # SQNR in dB of an engine's answers against the network in PyTorch, for all points and for half of them.
@@ -33,7 +34,6 @@ OF_SLOWEST = 1 / 3  # a node that takes this part of the slowest node's time is 
 _MAX_BYTES = 64 << 10
 _MAX_ANSWER = 64 << 20
 _LIMIT_S = 60.0
-_PROGRAMS = "course_lib.labs.lab16_your_network.sandboxed"
 _LONGEST = 300
 _INVALID = "its process answered in another form than the grader's program"
 
@@ -89,7 +89,7 @@ class NetworkWork(Work):
         file = self.folder / NETWORK
         request = {"file": NETWORK, "source": read_text(file, _MAX_BYTES), "asked": self.questions}
         answer = run_isolated(
-            module_command(f"{_PROGRAMS}.run_network"),
+            module_command(run_network.__name__),
             json.dumps(request).encode(),
             launcher=self.examiner.launcher,
             time_limit_s=_LIMIT_S,
@@ -135,7 +135,7 @@ class NetworkWork(Work):
         feeds = io.BytesIO()
         np.savez(feeds, **draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))  # type: ignore[arg-type]
         question = f"{len(feeds.getvalue())}\n".encode() + feeds.getvalue() + self.model("fp32").read_bytes()
-        answer = transformed(f"{_PROGRAMS}.node_times", question, "fp32.onnx", launcher=self.examiner.launcher)
+        answer = transformed(node_times.shares, question, "fp32.onnx", launcher=self.examiner.launcher)
         return read_hostile(answer, lambda rows: {plain(name, 200): float(share) for name, share in rows}, _INVALID)
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
+from course_lib.errors import PrecisionError
+
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _INNER_SQUARES = {"ReduceL2", "ReduceSumSquare"}
 _WITHOUT_ARITHMETIC = {"Cast", "Constant", "ConstantOfShape", "Shape", "Size"}
@@ -26,10 +28,17 @@ def emulate(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: a model with the type of every tensor, as `cast` returns it. It is not changed.
+
+    Raises:
+        PrecisionError: the type of a tensor is not known.
     """
     opened = ir.from_proto(model)
     graph = opened.graph
     for node in list(graph):
+        if unknown := [value.name for value in node.outputs if value.name and value.dtype is None]:
+            raise PrecisionError(
+                f"the type of {unknown[0]!r}, which node {node.name!r} makes, is unknown: add it to value_info"
+            )
         if node.op_type in _INNER_SQUARES and not node.domain:
             _square_outside(node)
     wide: dict[ir.Value, ir.Value] = {}

@@ -99,7 +99,8 @@ def racing_on(batches, yours: Subject, **subjects: Subject):
     numbers, sizes = np.random.default_rng(1), itertools.cycle(batches)
     eager, reference = subjects.get("eager", Subject(2.0)), subjects.get("reference", Subject(1.0))
     draw = lambda: {"x": numbers.random((next(sizes), 10), np.float32)}  # noqa: E731
-    return race(eager, reference, yours, draw, TIERS, Examiner(measure_s=3), floor_db=20), (eager, reference, yours)
+    raced = {"eager": eager, "reference": reference, "yours": yours}
+    return race(raced, draw, TIERS, Examiner(measure_s=3), floor_db=20), (eager, reference, yours)
 
 
 def test_race_measures_the_three_on_the_same_inputs():

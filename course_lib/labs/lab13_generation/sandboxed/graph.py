@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from course_lib.errors import BuildError
-from course_lib.labs.framework.onnx_model import plain_graph, transform
+from course_lib.labs.framework.onnx_model import plain_graph
 from course_lib.labs.lab13_generation.given import CACHE_SHAPE, CACHES, LENGTH, VOCABULARY, in_half
 
 if TYPE_CHECKING:
@@ -20,16 +20,6 @@ _EXPECTED: Mapping[str, Mapping[str, tuple[str, tuple[int | None, ...]]]] = {
     "input": {"tokens": ("int64", (1, None)), "position": ("int64", (1,)), **{f"past_{name}": _CACHE for name in CACHES}},
     "output": {"logits": ("float32", (1, 1, VOCABULARY)), **{f"present_{name}": _CACHE for name in CACHES}},
 }
-
-
-def main() -> None:
-    """Entry point of the process that checks a graph."""
-    transform(checked)
-
-
-def main_half() -> None:
-    """Entry point of the process that writes it in FP16."""
-    transform(halved)
 
 
 def checked(data: bytes) -> bytes:
