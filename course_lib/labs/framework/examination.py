@@ -148,8 +148,8 @@ class Examiner:
 
     def engine(self, plan: Plan) -> TimedWorker:
         """A worker that holds the plan and is timed by the examiner's clock."""
-        worker = self._worker(self.launcher)
         with self._blaming(self.runner, EngineError):
+            worker = self._worker(self.launcher)
             _load(worker, plan)
         return TimedWorker(worker, ours=False, device_clock=self.on_gpu, left=Allowance(self.answer_s))
 
