@@ -25,7 +25,11 @@ from tests.grading.conftest import LAB
 def unsure(code: str = "", earned: float = 2.0) -> dict:
     """Speed is inconclusive: `earned` of its 4 points are there in any case."""
     document = verdict(tiers=("full", "full", "inconclusive"))
-    document["tasks"][2] |= {"points": earned, "code": code, "message": "the message"}
+    document["tasks"][2] |= {
+        "points": earned,
+        "code": code,
+        "message": "Inconclusive: the message" if not code else "the message",
+    }
     document["score"] = 6 + earned
     return document
 
@@ -91,16 +95,16 @@ def test_each_reason_is_its_own():
         (reason,) = Review.of(LAB, Verdict.from_json(CASES[name][0]())).reasons
         texts[name] = reason.text
     title = LAB.tasks[2].title
-    assert texts["inconclusive, half earned"] == f"{title}: inconclusive. the message"
-    assert texts["bindings are missing"] == f"{title}: not examined. the message"
+    assert texts["inconclusive, half earned"] == f"{title}: inconclusive. The message"
+    assert texts["bindings are missing"] == f"{title}: not examined. The message"
 
 
 def test_the_learners_report_says_the_same():
     body = report.body(Verdict.from_json(unsure()))
-    assert "8 <span>of 10 points; 2 more are open" in body and "inconclusive. the message" in body
+    assert "8 <span>of 10 points; 2 more are open" in body and "inconclusive. The message" in body
     missing = report.body(Verdict.from_json(unsure(NOT_EXAMINED, 0.0)))
     assert "6 <span>of 10 points; 4 more are open" in missing and "measuring could not decide" not in missing
-    assert "not examined. the message" in missing
+    assert "not examined. The message" in missing
     settled = report.body(Verdict.from_json(verdict()))
     assert "open</span>" not in settled and "review this submission" not in settled
 
