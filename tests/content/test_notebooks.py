@@ -187,7 +187,7 @@ def test_solution_passes_its_checks(path, tmp_path):
     assert checks
     for cell in checks:
         said = "".join(str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs)
-        assert "tier='full'" in said, (cell.source, said)
+        assert "Tier.FULL" in said, (cell.source, said)
 
 
 @pytest.mark.parametrize("name", labs.names())

@@ -308,4 +308,4 @@ def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypat
         alone.mkdir()
         NotebookClient(notebook, timeout=1800, kernel_name="fresh", resources={"metadata": {"path": str(alone)}}).execute()
         checks = [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and "lab.check(" in cell.source]
-        assert not checks or str(checks).count("tier='full'") >= 2
+        assert not checks or str(checks).count("Tier.FULL") >= 2
