@@ -44,6 +44,7 @@ def start(page, jupyter):
 def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
     start(page, jupyter)
     page.screenshot(path=ARTIFACTS / "start_page.png")
+    assert page.get_by_text("Modified", exact=True).count() == 0, "the list of files has room for names"
     page.get_by_role("link", name="3. Graph optimization and fusion").click()
     opened(page, "03_graph_optimization_and_fusion.ipynb")
 
