@@ -84,14 +84,9 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Task:
-    """A part of a lab that earns points.
+    """A part of a lab that earns points. Its check yields the criteria of a submission, the cheapest first, from the lab's `Work`."""
 
-    Attributes:
-        id: also the name of its grade cell in the notebook.
-        check: yields the criteria of a submission, the cheapest first, from the lab's `Work`.
-    """
-
-    id: str
+    id: str  # also the name of its grade cell in the notebook
     title: str
     points: float
     check: Callable[[Any], Iterable[Criterion]] | None = field(default=None, repr=False, compare=False)
@@ -185,11 +180,9 @@ def holds(name: str, met: bool, needed_for: str = ALL, *, hint: str = "") -> Cri
 
 
 def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL, *, hint: str = "") -> Criterion:
-    """Several cases that must all be right. At most four wrong ones are listed, and one problem of all cases once.
+    """Several cases that must all be right, of which at most four wrong ones are listed, each in a line: its name, a colon, the problem.
 
-    Args:
-        wrong: a line for each wrong case: the case, what was found and what was expected.
-        count: number of cases.
+    One problem of all cases is listed once.
     """
     problems = {line.partition(": ")[2] or line for line in wrong}
     listed = f"each: {problems.pop()}" if len(problems) == 1 and len(wrong) == count > 1 else "; ".join(wrong[:_LISTED])

@@ -68,21 +68,14 @@ def step(compute: Callable[[Any], _T]) -> _T:
 
 
 class Work(AbstractContextManager["Work"]):
-    """One submission under examination. A lab adds its own steps.
+    """One submission under examination. A lab adds its own steps."""
 
-    Attributes:
-        closing: closes the workers that steps have started.
-        learner_file: the answer file with the learner's id, in a lab with an instance for each learner.
-        results: value or error of each step that was asked for.
-        figures, comparison: for `Examination`.
-    """
-
-    learner_file: ClassVar[str] = ""
+    learner_file: ClassVar[str] = ""  # the answer file with the learner's id, in a lab with an instance for each learner
 
     def __init__(self, lab: Lab, folder: Path, examiner: Examiner) -> None:
         self.lab, self.folder, self.examiner = lab, folder, examiner
-        self.closing = ExitStack()
-        self.results: dict[str, Any] = {}
+        self.closing = ExitStack()  # closes the workers that steps have started
+        self.results: dict[str, Any] = {}  # value or error of each step that was asked for
         self.figures: dict[str, float] = {}
         self.comparison: Comparison | None = None
 

@@ -27,11 +27,7 @@ class OnlyPackages:
     """
 
     def __init__(self, *packages: str, file: str = "") -> None:
-        """Permit these packages and Python's own modules.
-
-        Args:
-            file: only imports by this file are examined, because a package may import others when it is used; "" for all imports.
-        """
+        """Permit these packages and Python's own modules, in imports by `file`, because a package may import others; "" for all."""
         self.packages, self.file = packages, file
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
@@ -69,11 +65,7 @@ def run(answer: Callable[[dict[str, Any]], Any], hook: OnlyPackages | None = Non
 def answered(request: Mapping[str, Any], asks: Mapping[str, Ask]) -> dict[str, Any]:
     """By function, the answer to each question: what `asks` returns, or a `failure`. A function that the file lacks is missing.
 
-    If the file fails as a whole, only its `failure`.
-
-    Args:
-        request: ``file``, its text ``source``, and ``questions``: a list by function.
-        asks: by function.
+    If the file fails as a whole, only its `failure`. A request has ``file``, its text ``source``, and ``questions``, a list by function.
     """
     file, questions = request["file"], request["questions"]
     try:
@@ -120,11 +112,7 @@ def described(error: BaseException, file: str) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """A result as JSON values: numbers, texts, lists and dictionaries of them, and arrays as `encoded` writes them.
-
-    Raises:
-        TypeError: it holds anything else.
-    """
+    """A result as JSON values: numbers, texts, lists and dictionaries of them, and arrays as `encoded` writes them."""
     if isinstance(value, Mapping):
         return {str(key): plain_values(one) for key, one in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

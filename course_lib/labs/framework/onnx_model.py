@@ -44,10 +44,7 @@ class Rejected(BuildError):
 def transformed(
     change: Callable[[bytes], bytes], model: bytes, file: str = "model.onnx", *, launcher: Launcher | None = None
 ) -> bytes:
-    """What a function of a module makes of a serialized model, in a process of its own.
-
-    Args:
-        file: the submission's file, for messages.
+    """What a function of a module makes of a serialized model, in a process of its own. Messages name the submission's `file`.
 
     Raises:
         Rejected: a `CourseError` there, with its message.
@@ -90,12 +87,7 @@ def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
 
 
 def plain_graph(data: bytes) -> bytes:
-    """The serialized model, after the checks, with a name of its own for each node: layers are counted by name.
-
-    Raises:
-        BuildError: functions, operators of other domains, weights in other files, control flow, random numbers, sizes that depend
-            on values, or training mode.
-    """
+    """The serialized model, after the checks, with a name of its own for each node: layers are counted by name."""
     import onnx
 
     model = onnx.load_model_from_string(data)

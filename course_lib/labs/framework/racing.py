@@ -58,11 +58,7 @@ def accepted_batches(recipe: Recipe, shape: Sequence[int], largest: int, name: s
 def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name: str = "image") -> np.ndarray:
     """Logits of all images, float64 ``(n, 10)``, sent in batches of the given sizes in turn. An engine can be right at 1 and wrong at 3.
 
-    Args:
-        name: name of the engine's input.
-
-    Raises:
-        EngineError: a batch is rejected, or the answer is not one output called logits with ten numbers for each image.
+    An answer that is not one output called logits with ten numbers for each image is an EngineError.
     """
     if not batches:
         raise ValueError("need at least one batch size")
@@ -97,10 +93,7 @@ def check_every_size(
 ) -> float:
     """SQNR in dB at the worst batch size of a service. All are examined, because a graph can choose its answers by the size.
 
-    Args:
-        truth: the course's own; its answers are computed once, at the largest size.
-        images: at least as many as the largest size.
-        floor_db: SQNR in dB that the logits of each size must have, on at least 16 images, or else an EngineError names the size.
+    The first size with less than `floor_db`, on at least 16 images, is an EngineError. There are as many images as the largest size.
     """
     least = min(_EACH_SIZE, len(images))
     right = logits(truth, images[-max(*sizes, least) :], [max(sizes)])
@@ -243,11 +236,9 @@ def compare_answering(
     time_limit_s: float,
     settled: Callable[[Latencies], bool] | None = None,
 ) -> Comparison:
-    """`compare` of engines, one of which is ``yours``, while its timed answers are compared with those of the subject `truth`.
+    """`compare` of engines, one of which is ``yours``, while its timed answers are compared with those of the baseline `truth`.
 
-    Args:
-        truth: the subject with the correct answers; it is also the baseline.
-        floor_db: SQNR in dB that the timed answers of each batch size must have, or else an EngineError is raised.
+    If those of one batch size have an SQNR of less than `floor_db`, that is an EngineError.
     """
     first = feeds()
     clock = agree_on_clock((engine, first) for engine in subjects.values())
@@ -272,11 +263,9 @@ def compare_answering(
 def race(
     subjects: Mapping[str, TimedWorker], feeds: Callable[[], Arrays], tiers: Tiers, examiner: Examiner, *, floor_db: float
 ) -> Comparison:
-    """Measure in the examiner's turn until the tier is decided or the time is over.
+    """Compare ``eager``, which has the correct answers, ``yours``, and ``reference`` if it is there, until the tier is decided.
 
-    Args:
-        subjects: ``eager``, which has the correct answers, ``yours``, and ``reference`` where it is there.
-        floor_db: as in `compare_answering`.
+    The examiner's time limit ends it, too. See `compare_answering`.
     """
     on_device = subjects["yours"].device_clock
 

@@ -64,12 +64,7 @@ _LONGEST = 200  # characters of a learner's text in a message
 def run_isolated(
     command: Sequence[str], question: bytes, *, launcher: Launcher | None = None, time_limit_s: float, max_bytes: int
 ) -> bytes:
-    """The standard output of `command` with `question` on its standard input.
-
-    Args:
-        launcher: wraps the command; the judge passes its sandbox.
-        time_limit_s: the process and its descendants are ended after this many seconds.
-        max_bytes: largest answer that is read; a longer one ends the process as well.
+    """The standard output of `command` with `question` on its standard input. A late or longer answer ends its processes.
 
     Raises:
         EngineError: the answer is late or too long, or the process died.
@@ -145,15 +140,10 @@ def _text_command(modules: Sequence[ModuleType]) -> list[str]:
 
 
 def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
-    """What `read` makes of the JSON value in an answer that may be hostile.
+    """What `read` makes of the JSON value in an answer that may be hostile, or an EngineError with this complaint.
 
-    Args:
-        read: takes the value. Each error in it but an `EngineError` is an invalid answer: a list of classes always misses one, such as
-            the SyntaxError of a strange dtype.
-        complaint: the message about an invalid answer.
-
-    Raises:
-        EngineError: the answer is not JSON, would take hundreds of MB as Python values, or `read` failed.
+    Each error in `read` but an `EngineError` is an invalid answer: a list of classes always misses one, such as the SyntaxError of a
+    strange dtype. An answer that would take hundreds of MB as Python values is invalid, too.
     """
     try:
         if sum(answer.count(mark) for mark in b"[{,:") > _MOST_MARKS:
@@ -167,15 +157,10 @@ def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T
 
 @dataclass(frozen=True)
 class Failed:
-    """A call without a result.
+    """A call without a result."""
 
-    Attributes:
-        line: the error, or that there is no such function.
-        empty: whether the body is not written yet.
-    """
-
-    line: str
-    empty: bool = False
+    line: str  # the error, or that there is no such function
+    empty: bool = False  # whether the body is not written yet
 
     def __str__(self) -> str:
         return "not written yet" if self.empty else self.line
@@ -189,12 +174,9 @@ def call(
     program: ModuleType = learner_code,
     time_limit_s: float = 30.0,
 ) -> dict[str, list[Any]]:
-    """By function, the result of each call, or `Failed`. All calls are made in one process, in order.
-
-    The learner's code can read all arguments before it answers the first call.
+    """By function, the result of each call, or `Failed`. All calls are made in one process, which can read all arguments at once.
 
     Args:
-        file: the learner's file, a module.
         calls: by function, the arguments of each call, by position: numbers, texts, lists, dictionaries and arrays. A tuple arrives
             as a list.
         program: a module whose ``main`` reads the request and answers in its own way, with `learner_code`. It sees numpy only.
@@ -238,11 +220,7 @@ def _result(value: Any) -> Any:
 
 
 def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
-    """The array in an answer that may be hostile, written by `learner_code.encoded`. Any error means that there is none.
-
-    Args:
-        kinds: of numpy's types, as in ``numpy.dtype.kind``.
-    """
+    """The array of these kinds of `numpy.dtype` in an answer that may be hostile. Any error means that there is none."""
     dtype, shape = np.dtype(str(values["dtype"])[:8]), values["shape"]
     data = base64.b64decode(values["data"], validate=True)
     if dtype.kind not in kinds or len(data) > _MOST_OF_AN_ARRAY or min(shape, default=0) < 0:
@@ -253,12 +231,7 @@ def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
 def case_criterion(
     name: str, cases: Sequence[Case], results: Sequence[Any], needed_for: str = ALL, *, hint: str = ""
 ) -> Criterion:
-    """Whether every case has its expected result. Each wrong one is listed with the words of its mistake, if it is a usual one.
-
-    Args:
-        cases: whose `Case.shown` names them in a message.
-        results: of `call`, one for each case.
-    """
+    """Whether the results of `call` are the expected ones. Each wrong one is listed with the words of its mistake, if it is a usual one."""
     wrong = [line for case, result in zip(cases, results, strict=True) if (line := _complaint(case, result))]
     return all_right(name, wrong, len(cases), needed_for, hint=hint)
 

@@ -120,11 +120,7 @@ def submitted_recipe(folder: Path, name: str = "recipe.toml") -> Recipe:
 
 
 def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
-    """The submission's ``model.onnx`` and the recipe in its ``recipe.toml``.
-
-    Args:
-        precision: the required precision, or else a PrecisionError; "" if each is allowed.
-    """
+    """The submission's ``model.onnx`` and the recipe in its ``recipe.toml``, which must have this precision, unless it is ""."""
     model, recipe = submitted(folder, "model.onnx"), submitted_recipe(folder)
     if precision and recipe.precision != precision:
         raise PrecisionError(f'recipe.toml says precision = "{recipe.precision}", this lab asks for "{precision}"')
@@ -132,15 +128,7 @@ def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
 
 
 def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
-    """The text of a file.
-
-    Args:
-        max_bytes: largest size.
-        advice: what to do about a longer file.
-
-    Raises:
-        EngineError: the file is missing, cannot be read, is too long or is not text. The message has one line.
-    """
+    """The text of a file, or an EngineError in one line; `advice` says what to do about a file that is too long."""
     try:
         return text_files.decode(_content(file, max_bytes, advice))
     except UnicodeDecodeError as error:
@@ -148,7 +136,7 @@ def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
 
 
 def read_json(file: Path, max_bytes: int, advice: str = "") -> object:
-    """The value in a JSON file; arguments and errors as for `read_text`."""
+    """The value in a JSON file; otherwise as `read_text`."""
     try:
         return json.loads(_content(file, max_bytes, advice))
     except (ValueError, RecursionError):
@@ -156,7 +144,7 @@ def read_json(file: Path, max_bytes: int, advice: str = "") -> object:
 
 
 def read_toml(file: Path, max_bytes: int, advice: str = "") -> dict[str, Any]:
-    """The table in a TOML file; arguments and errors as for `read_text`."""
+    """The table in a TOML file; otherwise as `read_text`."""
     try:
         return toml_text.loads(text_files.decode(_content(file, max_bytes, advice)))
     except (ValueError, RecursionError) as error:
