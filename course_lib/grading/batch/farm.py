@@ -55,11 +55,7 @@ def examined_elsewhere(job: Job) -> Result:
 
 
 def examined(job: Job, root: Path) -> Result:
-    """`examine`, where a failure on one submission becomes its result and the batch continues.
-
-    Raises:
-        SandboxMissing: nothing can be graded here.
-    """
+    """`examine`, where a failure on one submission becomes its result and the batch continues."""
     try:
         return examine(job, root)
     except SandboxMissing:
@@ -120,11 +116,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Client]:
 
 
 def _cluster(workers: int) -> SpecCluster:
-    """A cluster of processes on this machine. A process that dies is started again.
-
-    Raises:
-        CourseError: one died before it had started.
-    """
+    """A cluster of processes on this machine. A process that dies is started again."""
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
 

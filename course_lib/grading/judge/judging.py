@@ -134,9 +134,6 @@ def _examined(
     """Repeat the examination if something else may have killed a process, and with more time if measuring could not decide.
 
     All attempts share one allowance. An attempt that runs out of it does not replace the one before it.
-
-    Raises:
-        ExaminerFault, BackendUnavailable: the examiner itself failed, twice.
     """
 
     def attempt(examiner: Examiner) -> Examination:
@@ -170,11 +167,7 @@ def without_disturbed(lab: Lab, found: Examination, disturbances: Sequence[str])
 
 
 def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:
-    """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards.
-
-    Raises:
-        ExaminerFault, BackendUnavailable: the examiner itself failed, or one of its sandboxes, which looks like a process that ended.
-    """
+    """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards."""
     try:
         allowance.check()
         try:
@@ -194,12 +187,7 @@ def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, bo
 
 
 def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
-    """The examination of each task alone, after an error of the course's own code: only a task that causes one has no judgment.
-
-    Raises:
-        ExaminerFault, BackendUnavailable: the examiner itself failed.
-        Exception: each task causes an error.
-    """
+    """The examination of each task alone, after an error of the course's own code: only a task that causes one has no judgment."""
     found: list[Examination] = []
     outcomes: list[Outcome] = []
     faults: dict[str, str] = {}
