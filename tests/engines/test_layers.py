@@ -17,7 +17,7 @@ from IPython.lib.pretty import pretty
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.engines.backends.tensorrt import builder
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
-from course_lib.engines.layers import PROOF
+from course_lib.engines.layers import PROOF, dtype_name
 from course_lib.engines.registry import compile_plan
 from course_lib.errors import BuildError, PrecisionError, ProfileError
 from course_lib.recipe import Recipe
@@ -373,6 +373,21 @@ tables = st.builds(LayerTable, st.lists(layers, max_size=4).map(tuple), st.dicti
 @given(tables)
 def test_json_gives_the_table_back(table: LayerTable) -> None:
     assert LayerTable.from_json(json.loads(json.dumps(table.to_json()))) == table
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [("Half", "FP16"), ("BFloat16", "BF16"), ("UInt8", "UINT8"), ("FP4", "FP4"), ("", "")]
+)
+def test_a_datatype_has_its_common_name(dtype: str, name: str) -> None:
+    assert dtype_name(dtype) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("__myl_MulAdd_myl0_3", "MulAdd"), ("/stem/Conv_myl12_40", "/stem/Conv"), ("conv1 + relu", "conv1 + relu")],
+)
+def test_a_kernel_has_a_short_name(name: str, short: str) -> None:
+    assert Layer(name, "kgen").short_name == short
 
 
 def test_a_table_is_readable_as_text() -> None:

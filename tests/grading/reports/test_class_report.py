@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
@@ -12,9 +13,10 @@ from urllib.parse import unquote
 import pytest
 from nbgrader.api import Gradebook
 
+from course_lib.benchmark import Interval
 from course_lib.errors import CourseError
 from course_lib.grading.batch.grade import note
-from course_lib.grading.reports import attention, class_page
+from course_lib.grading.reports import attention, class_figures, class_page, leaderboard
 from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
 from tests.grading.classes import WRITTEN, class_of_30, faulty, new_room, put, verdict
@@ -151,6 +153,21 @@ def test_the_page_shows_the_class_and_loads_nothing(report):
     assert "30 graded, 3 to review, 2 late" in text
     alts = [value for name, value in tags.attributes if name == "aria-label"]
     assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, " in alts[2]
+
+
+@pytest.mark.parametrize(
+    ("medians", "title"), [((1.011, 1.009), "1.01 of"), ((0.9, 1.1), "0.90 to 1.10 of"), ((1.3,), "1.30 of")]
+)
+def test_the_title_of_speeds_has_two_ends_only_if_they_print_otherwise(report, medians, title):
+    submissions = [
+        replace(one, of_reference=Interval(median, 0.8, 1.4)) for one, median in zip(report.submissions, medians, strict=False)
+    ]
+    figure, *_ = class_figures.scatter(replace(report, submissions=submissions))
+    assert figure.axes[0].get_title() == f"{title} the reference's speed"
+
+
+def test_the_leaderboard_marks_the_reference(report):
+    assert '%">1.0</small>' in class_page.board(report, leaderboard.ranked(report.submissions))
 
 
 HOSTILE = '<img src=x onerror="alert(1)">&"\''
