@@ -23,7 +23,7 @@ GIVEN = ("__init__.py", "given.py", "figures.py", "network.py")  # what learners
 TOO_LONG = {
     "lab04_mixed_precision": 442,
     "lab10_profiling": 635,
-    "lab13_generation": 792,
+    "lab13_generation": 782,
     "lab15_capstone": 770,
 }
 # Lines today; the goals are 1,700, 17,000, 53,000 and 38,000. What is added has to be taken away elsewhere.

@@ -57,7 +57,6 @@ ITS_TARGET = "sm89"  # TensorRT 8.6 has neither the operators nor a table of ker
 SPANS = {"early": (4, 40), "late": (300, 400)}  # positions from which tokens are timed
 STEPS = 16  # tokens that are timed together, because one takes a fraction of a millisecond
 NAIVE = "recomputing"
-Latencies = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -148,27 +147,26 @@ class GenerationWork(Work):
         return found
 
     @step
-    def tables(self) -> tuple[LayerTable, LayerTable]:
-        """The layer tables in FP16 for prompts, and for single tokens."""
-        prompts, single = profiles(submitted_recipe(self.folder, RECIPE))
+    def tables(self) -> dict[str, LayerTable]:
+        """The layer table in FP16 for each use of `profiles`."""
+        recipes = profiles(submitted_recipe(self.folder, RECIPE))
         path = self.scratch / "half.onnx"
         path.write_bytes(self.half[1])
         self.examiner.begins("fused: your graph in FP16, compiled for prompts and for single tokens", 10)
         build = self.examiner.with_rtx.build
-        built = [build(path, one.model_copy(update={"targets": (ITS_TARGET,)})).layers for one in (prompts, single)]
-        return built[0], built[1]
+        return {use: build(path, recipe).layers for use, recipe in recipes.items()}
 
 
 def answers(work: GenerationWork) -> Iterator[Criterion]:
     """The logits of secret conversations."""
     found = work.answered
-    hint, symptom = found.hint, found.symptom
     name, bound = "relative error of the scores", f"at most {MOST_ERROR:g}"
-    met = found.first <= MOST_ERROR
-    yield Criterion(f"{name} up to position {LENGTH - 1}", f"{found.first:.1g}", bound, met, HALF, hint, symptom=symptom)
-    if met:
-        again, later = f"{name} from position {LENGTH} on, where slots are used again", found.later <= MOST_ERROR
-        yield Criterion(again, f"{found.later:.1g}", bound, later, ALL, hint, symptom=symptom)
+    parts = [(f"up to position {LENGTH - 1}", found.first, HALF)]
+    if found.first <= MOST_ERROR:
+        parts.append((f"from position {LENGTH} on, where slots are used again", found.later, ALL))
+    for where, off, needed_for in parts:
+        met = off <= MOST_ERROR
+        yield Criterion(f"{name} {where}", f"{off:.1g}", bound, met, needed_for, found.hint, symptom=found.symptom)
     work.figures["logits_error"] = min(max(found.first, found.later), 1e6)
 
 
@@ -220,8 +218,8 @@ def loop(work: GenerationWork) -> Iterator[Criterion]:
     """The answers of a learner's host, and the number of its calls."""
     cases = requests(work.rng())
     work.examiner.begins("loop: requests to your host", 1)
-    questions = {"serve": [case.arguments for case in cases]}
-    found = runner.call(submitted(work.folder, HOST), questions, work.examiner, program=host)["serve"]
+    asked = {"serve": [case.arguments for case in cases]}
+    found = runner.call(submitted(work.folder, HOST), asked, work.examiner, program=host)["serve"]
     answers = [one if isinstance(one, runner.Failed) else one["answer"] for one in found]
     hint = "Print position, number of tokens and answer of each call for the first request that is wrong."
     right = runner.case_criterion("requests that are answered", cases, answers, HALF, hint=hint)
@@ -259,11 +257,10 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
     """What the compiler makes of the graph in FP16."""
     if not (yield from _solved(work, HALF)):
         return
-    tables = dict(zip(("prompts", "a single token"), work.tables, strict=True))
     split = "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What is between yours?"
-    for name, table in tables.items():
+    for use, table in work.tables.items():
         whole = f"{attention_kernels(table)} of {BLOCKS}"
-        yield equals(f"attentions in one kernel, for {name}", whole, f"{BLOCKS} of {BLOCKS}", HALF, hint=split)
+        yield equals(f"attentions in one kernel, for {use}", whole, f"{BLOCKS} of {BLOCKS}", HALF, hint=split)
     writers, half = work.half
     tokens, sizes = conversation(work.secret, 40)
     off = error(right_scores(tokens, sizes), fresh(work.hosted(half), tokens, sizes))
@@ -277,7 +274,7 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
         "Which kernels write such a tensor? Print them with `seen`. Keys that are repeated for each query head are one cause."
     )
     name = "tensors of a cache's size that a single token's kernels write"
-    yield at_most(name, large_tensors(tables["a single token"]), len(CACHES), hint=copies)
+    yield at_most(name, large_tensors(work.tables["a single token"]), len(CACHES), hint=copies)
 
 
 def attention_kernels(table: LayerTable) -> int:
@@ -291,8 +288,8 @@ def large_tensors(table: LayerTable) -> int:
     return sum(size >= math.prod(CACHE_SHAPE) for size in sizes)
 
 
-def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
-    """The recipe with its profile for prompts alone, and with that for single tokens alone.
+def profiles(recipe: Recipe) -> dict[str, Recipe]:
+    """By use, the recipe with one of its two profiles alone, for the device whose tables are read.
 
     Raises:
         BuildError: it has other profiles than these two.
@@ -315,7 +312,8 @@ def profiles(recipe: Recipe) -> tuple[Recipe, Recipe]:
             f"the profile for prompts goes from {sizes.min[1]} to {sizes.max[1]} tokens: the service's calls have 2 to {MOST_NEW}",
             code=PROFILE,
         )
-    return recipe.model_copy(update={"profiles": (prompts,)}), recipe.model_copy(update={"profiles": (single,)})
+    uses = {"prompts": prompts, "a single token": single}
+    return {use: recipe.model_copy(update={"profiles": (one,), "targets": (ITS_TARGET,)}) for use, one in uses.items()}
 
 
 def speed(work: GenerationWork) -> Iterator[Criterion]:
@@ -330,7 +328,7 @@ def speed(work: GenerationWork) -> Iterator[Criterion]:
     yield from race(work.comparison.latencies())
 
 
-def race(latencies: Latencies) -> Iterator[Criterion]:
+def race(latencies: Mapping[str, np.ndarray]) -> Iterator[Criterion]:
     """What follows from the times of a token; undecided while an interval contains a bound."""
     same = "Does your graph do more work late in a conversation than early? The ring has as many slots in each call."
     copies = "Which of your nodes read or write a whole cache in each call, although a call adds one slot?"
