@@ -65,3 +65,7 @@ def test_a_judge_is_in_proportion_to_what_learners_write(name: str) -> None:
 @pytest.mark.parametrize("folder", CEILINGS)
 def test_packages_are_small(folder: str) -> None:
     assert lines(ROOT / folder) <= CEILINGS[folder]
+
+
+def test_the_framework_has_nine_files() -> None:
+    assert len([*(LABS / "framework").rglob("*.py")]) <= 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from course_lib.labs.framework.criteria import (
     HALF,
     UNUSUAL,
     Criterion,
+    Outcome,
+    Tier,
     at_least,
     at_most,
     equals,
@@ -73,3 +76,10 @@ def test_a_step_that_fails_is_taken_once_and_costs_each_task_that_needs_it(tmp_p
     examined = Lab().examine(tmp_path, Examiner(builder="onnxruntime", runner="onnxruntime"))
     assert [(one.tier, one.message) for one in examined.outcomes] == [("none", "it cannot be read")] * 2
     assert len(taken) == 1
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_a_tier_is_its_word_in_files_and_texts_and_read_back_as_a_tier(tier: Tier) -> None:
+    values = json.loads(json.dumps(Answer().outcome("answer", tier, "found").to_json()))
+    assert values["tier"] == tier.value == f"{tier}" == str(tier)
+    assert Outcome.from_json(values).tier is tier
