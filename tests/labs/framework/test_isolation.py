@@ -65,7 +65,9 @@ def test_what_the_machine_lacks_is_no_learners_fault():
     """Packages that only PYTHONPATH adds were missing in these processes, and right models were "not an ONNX model"."""
     with pytest.raises(ExaminerFault, match="cannot start"):
         run_isolated(["/nowhere/python"], b"", time_limit_s=1, max_bytes=1)
-    with pytest.raises(ExaminerFault, match=r"cannot be imported: No module named 'course_lib.nowhere'. Install the course for"):
+    with pytest.raises(
+        ExaminerFault, match=r"cannot be imported: No module named 'course_lib.nowhere'. Install the course for"
+    ):
         run_isolated(module_command("course_lib.nowhere"), b"", time_limit_s=20, max_bytes=1000)
 
 
