@@ -106,6 +106,15 @@ PLUGINS = {
 _SIZES = "struct Sizes {"
 REJECTED: dict[str, tuple[Edits, str]] = {  # kernels that are not run: edits, and words of the message
     "a variable of all threads": (((_SIZES, f"int calls;\n{_SIZES}"),), "all threads share (calls)"),
+    "a system call": (
+        ((_SIZES, f'extern "C" int system(const char*);\n{_SIZES}'), ("  config.stream", '  system("id");\n  config.stream')),
+        "uses system, which a kernel cannot call",
+    ),
+    "code before any launch": (((_SIZES, f"float root(float);\nfloat first = root(2);\n{_SIZES}"),), "a kernel"),
+    "accesses without the watch": (
+        (("__global__ void", "__attribute__((no_sanitize_address)) void"),),
+        "contains '__attribute__'",
+    ),
     "another file": ((('#include "rotary.h"', '#include "rotary.h"\n#include "/etc/passwd"'),), "includes"),
     "a launch in chevrons": (
         ((_LAUNCH, "  rotate<T, kWidth><<<1, 256>>>(x, cos, sin, positions, y, n);\n"),),
