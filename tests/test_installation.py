@@ -51,11 +51,8 @@ def course(packages: Path, without: tuple[str, ...], *arguments: str) -> subproc
             (packages / name).symlink_to(target)
 
 
-FEW = (
-    "numpy",
-    "torch",
-    "typer",
-)  # one that everything needs, a large one, and the command's own; the others are tried at night
+# One that everything needs, a large one, and the command's own; the others are tried at night.
+FEW = ("numpy", "torch", "typer")
 
 
 @pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in REQUIRED])
