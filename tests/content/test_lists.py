@@ -18,8 +18,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = nbformat.read(ROOT / "lectures" / "00_start_here.ipynb", as_version=4)
 START_TEXT = "\n".join(cell.source for cell in START.cells if cell.cell_type == "markdown")
 LISTED = [name for name in labs.names() if not labs.find(name).draft]
-NUMBERS = """one two three four five six seven eight nine ten
-eleven twelve thirteen fourteen fifteen sixteen seventeen""".split()
+NUMBERS = (
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+)
 
 
 def _linked(text: str, folder: str) -> list[str]:
