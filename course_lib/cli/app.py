@@ -15,27 +15,21 @@ from course_lib.cli.commands import course, engines, grading, migration, profili
 from course_lib.errors import CourseError, ReferenceAbsent
 
 
-class _PlainHelp:
-    """Of a switch, `--help` says what it does, not that it is a ``<bool>``."""
+def _plain_help(base: Any) -> Any:
+    """The class of a command whose `--help` says what a switch does, not that it is a ``<bool>``."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
-        return params
+    class PlainHelp(base):
+        def get_params(self, ctx: Any) -> list[Any]:
+            params: list[Any] = super().get_params(ctx)
+            for param in params:
+                param.metavar = "" if getattr(param, "is_flag", False) else param.metavar
+            return params
 
-
-class _Command(_PlainHelp, TyperCommand):
-    pass
-
-
-class _Group(_PlainHelp, TyperGroup):
-    pass
+    return PlainHelp
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_plain_help(TyperGroup),
     help="The TensorRT course: build engines, measure them, check and grade labs.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,7 +41,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {  # in the order of `co
 }
 for _panel, _commands in _COMMANDS.items():
     for _command in _commands:
-        app.command(cls=_Command, rich_help_panel=_panel)(_command)
+        app.command(cls=_plain_help(TyperCommand), rich_help_panel=_panel)(_command)
 
 _INTERRUPTED = 130  # what typer returns after Ctrl-C: 128 and the number of SIGINT, as in shells
 # click's class for a wrong command line, which typer bundles under names that change with its version
