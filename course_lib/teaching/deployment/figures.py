@@ -73,7 +73,7 @@ def _boxes(tree: Tree, depth: int, answer: str, row: int, parent: int) -> Iterat
 def _draw(axes: Axes, row: int, box: _Box, longest: int) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    left, y = box.depth * _STEP, row * _ROW
+    left, y = float(box.depth * _STEP), row * _ROW
     if box.depth:
         corner = left - _STEP / 2
         axes.plot([corner, corner, left - 2], [(box.parent + 0.4) * _ROW, y, y], color="#777777", lw=1)
