@@ -99,4 +99,4 @@ def _box(axes: Axes, box: np.ndarray, color: str, line: str, said: str) -> None:
 
     x, y, width, height = box
     axes.add_patch(Rectangle((x - width / 2, y - height / 2), width, height, fill=False, edgecolor=color, linestyle=line))
-    axes.text(x - width / 2, y - height / 2 - 2, said, color=color, fontsize=7, va="bottom", clip_on=True)
+    axes.text(x - width / 2, y - height / 2 - 2, said, color=color, fontsize=8, va="bottom", clip_on=True)
