@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from course_lib import labs
 from course_lib.errors import EngineError
 from course_lib.labs import withheld
-from course_lib.labs.framework.criteria import Criterion, holds, open_without_reference
+from course_lib.labs.framework.criteria import holds
 from course_lib.labs.lab05_calibration import checks, given, reference
 from course_lib.labs.lab05_calibration.checks import CalibrationWork, Quality
 from course_lib.labs.lab05_calibration.histograms import questions
@@ -33,14 +34,14 @@ def few(monkeypatch) -> None:
     """Fewer images and batch sizes, no lowered copy, and no race: the judge's test has them."""
     monkeypatch.setattr(checks, "FRESH_IMAGES", 128)
     monkeypatch.setattr(checks, "check_every_size", lambda *_: None)
-    monkeypatch.setattr(checks.lowering, "wanted", lambda examiner: False)
-    monkeypatch.setattr(checks.racing, "speed", lambda work, engines, *_, **__: iter((raced(engines[1]),)))
+    monkeypatch.setattr(checks.onnx_model, "wants_lowering", lambda examiner: False)
+    monkeypatch.setattr(checks, "race", raced)
 
 
-def raced(theirs) -> Criterion:
-    if theirs:
-        return holds("faster than the reference", True)
-    return open_without_reference("speed over the reference engine", "not compared here")
+def raced(subjects, *_: object, **__: object) -> SimpleNamespace:
+    """Twice as fast as PyTorch, and as fast as the reference."""
+    latencies = {name: np.full(100, 2.0 if name == "eager" else 1.0) for name in subjects}
+    return SimpleNamespace(latencies=lambda: latencies)
 
 
 def outcome(folder, task):
@@ -199,7 +200,7 @@ def test_a_profile_that_leaves_batches_of_the_service_out_has_no_engine(tmp_path
 
 def test_without_vnni_the_points_for_speed_follow_the_layers(tmp_path, few, monkeypatch):
     monkeypatch.setattr(checks, "lowering_helps", lambda: False)
-    monkeypatch.setattr(checks.lowering, "wanted", lambda examiner: True)
+    monkeypatch.setattr(checks.onnx_model, "wants_lowering", lambda examiner: True)
     made.write_files(tmp_path, made.quantized(0, 3))
     found = LAB.examine(tmp_path, Quick(seed=4))
     assert tiers(found) == {"calibrator": "full", "sqnr": "full", "kernels": "partial", "speed": "partial"}
