@@ -6,14 +6,14 @@ import re
 from itertools import pairwise
 
 import pytest
-from course_lib.profiling.timelines.intervals import complement, intersection, total, union
-from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline, label, time_text
-from course_lib.profiling.timelines.timeline_figure import draw_timeline
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 
 from course_lib import style
+from course_lib.profiling.timelines.intervals import complement, intersection, total, union
+from course_lib.profiling.timelines.timeline import DEVICE_KINDS, Event, Timeline, label, time_text
+from course_lib.profiling.timelines.timeline_figure import draw_timeline
 
 
 def kernel(start, duration, row="stream 7", name="k", **more):

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
 from course_lib._util.html import LEFT, WIDE, notebook_table
 from course_lib.engines.backends.onnxruntime.layers import ort_kernel_ms
 from course_lib.profiling.layer_tables.dtypes import joined
 from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
-    from course_lib.engines import Layer, LayerTable
     from matplotlib.figure import Figure
+
+    from course_lib.engines import Layer, LayerTable
 
 
 @dataclass(frozen=True)
