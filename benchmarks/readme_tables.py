@@ -135,7 +135,7 @@ def networks_sentence(data: Data) -> str:
     networks = dict.fromkeys(network for network, *_ in best)
     slower = [name for name in networks if all(speed < 1 for key, speed in speeds.items() if key[0] == name)]
     ends = [f"{speeds[key]:.2f} ({title(*key[:2])}, batch {key[2]})" for key in (low, high)]
-    text = f"""On one {data["device"]}, engines of {tensorrt(data)} are {ends[0]} to {ends[1]} times as fast as the fastest PyTorch
+    text = f"""On {data["device"]} GPUs, engines of {tensorrt(data)} are {ends[0]} to {ends[1]} times as fast as the fastest PyTorch
         variant in FP16."""
     return page(text + f" PyTorch is faster on {' and '.join(slower)}." * bool(slower))
 

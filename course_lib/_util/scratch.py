@@ -11,7 +11,8 @@ from pathlib import Path
 
 from course_lib._util.files import remove_tree
 
-_PREFIX = "trt-course-"  # short, because the path of a socket has at most 107 characters
+# No folder of a person is named so: those without a lock are removed. It is short, because a socket's path has at most 107 characters.
+_PREFIX = ".trt-grader-"
 
 
 @contextmanager

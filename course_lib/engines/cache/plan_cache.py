@@ -121,13 +121,13 @@ class PlanCache:
         who = f"{fingerprint['backend']} {fingerprint['version']}"
         outcome: Literal["built", "rebuilt"] = "built"
         reason = f"not in the cache for this model, recipe, device and {who}"
-        if entry.exists():
-            try:
-                plan = Plan.load(entry / _PLAN)
-                with contextlib.suppress(OSError):  # a cache that cannot be written to
-                    os.utime(entry)
-                return Built(plan, "hit", f"cached for this model, recipe, device and {who}")
-            except PlanError as error:
+        try:
+            plan = Plan.load(entry / _PLAN)
+            with contextlib.suppress(OSError):  # a cache that cannot be written to
+                os.utime(entry)
+            return Built(plan, "hit", f"cached for this model, recipe, device and {who}")
+        except PlanError as error:
+            if os.path.lexists(entry):  # unlike `Path.exists`, it does not raise in a folder that cannot be entered
                 outcome, reason = "rebuilt", f"the cached plan was not used: {error}"
         plan = compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
         try:

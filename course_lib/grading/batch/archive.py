@@ -34,7 +34,11 @@ class Archive:
     def copy_to(self, target: Path) -> None:
         """Write the files below `target` and replace existing ones."""
         with tarfile.open(fileobj=io.BytesIO(self.content)) as tar:
-            tar.extractall(target, filter="data")
+            for entry in tar:  # the grader's own archive of plain files: `extractall` with a filter is newer than Debian 12's Python
+                content = tar.extractfile(entry)
+                assert content is not None
+                (target / entry.name).parent.mkdir(parents=True, exist_ok=True)
+                (target / entry.name).write_bytes(content.read())
 
 
 @dataclass(frozen=True)

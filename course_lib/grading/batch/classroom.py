@@ -185,7 +185,7 @@ class Classroom:
         error = result.error
         try:
             if result.verdict:
-                error = "; ".join(filter(None, (error, self._record(lab, result))))
+                error = "; ".join(filter(None, (error, self._record(lab, result, journal.began))))
             journal.mark(replace(result, error=error))
         except OperationalError as failed:
             raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch continues") from None
@@ -197,15 +197,19 @@ class Classroom:
         note(self.folder, result.student, lab, error)
         return error
 
-    def _record(self, lab: Lab, result: Result) -> str:
-        """Write the files, the gradebook and the learner's pages; return what is wrong with a page, or ""."""
+    def _record(self, lab: Lab, result: Result, began: str) -> str:
+        """Write the files, the gradebook and the learner's pages; return what is wrong with a page, or "".
+
+        Args:
+            began: when the batch began.
+        """
         from course_lib.grading.integrity import signature
         from course_lib.grading.nbgrader import gradebook
 
         remove_tree(self.folder / GRADED / result.student / lab.name)
         result.files.copy_to(self.folder)
         verdict = Verdict.from_json(result.verdict)
-        provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result.student)}
+        provenance = {**verdict.provenance, "submission": result.digest, **self._previous(lab, result.student, began)}
         document = {**result.verdict, "provenance": provenance, "student": result.student}
         signed = signature.signed(document, signature.signing_key(self.folder))
         path = verdict_file(self.folder, result.student, lab)
@@ -239,14 +243,16 @@ class Classroom:
                 remove_tree(path)
         return f"nbgrader could not show the notebook ({failed}): there is no page" if failed else ""
 
-    def _previous(self, lab: Lab, student: str) -> dict[str, Any]:
-        """The points of the grading before this one, for the provenance; empty if there is none."""
+    def _previous(self, lab: Lab, student: str, began: str) -> dict[str, Any]:
+        """The points of the last grading in an earlier batch, for the provenance; empty if there is none."""
         try:
             before = self.verdict(lab, student)
         except CourseError:  # the file was damaged
             return {}
         if before is None or before.fault:
             return {}
+        if str(before.provenance.get("date")) > began:  # this batch was interrupted while it recorded this submission
+            return {"previous": before.provenance["previous"]} if "previous" in before.provenance else {}
         kept = {name: before.provenance.get(name) for name in ("date", "course", "commit")}
         return {"previous": {**kept, "points": {one.task.id: one.points for one in before.outcomes}}}
 

@@ -18,7 +18,7 @@ def collected(submitted: Path, lab: str) -> Intake:
         name = path.name
         try:
             if not stat.S_ISDIR(path.stat().st_mode):
-                rejected.append(Rejected(shown(name), _loose(path, lab)))
+                rejected.append(Rejected(shown(name), _loose(path)))
                 continue
             folder = submission_folder(path, lab)
             if folder and (reason := id_problem(name)):
@@ -79,10 +79,9 @@ def _left_over(student: Path, lab: str, folder: Path | None) -> list[Rejected]:
     return lines
 
 
-def _loose(path: Path, lab: str) -> str:
-    guess = lab_of(path.name) or lab
+def _loose(path: Path) -> str:
     files = "unpack it to" if is_archive(path.name) else "move it to"
-    return f"not in a folder of a student: if it is a submission, {files} STUDENT/{guess}/"
+    return f"not in a folder of a student: if it is a submission, {files} STUDENT/{lab_of(path.name) or 'LAB'}/"
 
 
 def _entries(folder: Path) -> list[Path]:

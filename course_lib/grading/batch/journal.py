@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from course_lib._util.files import write_atomically
@@ -41,6 +42,14 @@ class Journal:
                 ) from None
             yield
 
+    @property
+    def began(self) -> str:
+        """When the batch began, in UTC, as verdicts write it; one that continues keeps the first time."""
+        path = self.folder / "began"
+        if not path.exists():
+            write_atomically(path, datetime.now(timezone.utc).isoformat(timespec="seconds").encode())
+        return path.read_text(encoding="utf-8")
+
     def mark(self, result: Result) -> None:
         """It is in the gradebook."""
         write_atomically(self._mark(result.student), json.dumps([result.digest, result.error]).encode())
@@ -56,6 +65,7 @@ class Journal:
         """End the batch. The next one grades all submissions again."""
         for student in students:
             self._mark(student).unlink(missing_ok=True)
+        (self.folder / "began").unlink(missing_ok=True)
 
     def _mark(self, student: str) -> Path:
         return self.folder / f"{student}.recorded"

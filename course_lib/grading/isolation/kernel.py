@@ -96,7 +96,7 @@ class SandboxedExecute(Execute):
     timeout = Integer(240, help="longest run of one cell, in seconds", allow_none=True).tag(config=True)
     run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
     trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
-    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds").tag(config=True)
+    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds, with its repetition if the kernel died").tag(config=True)
     max_output_bytes = Integer(5_000_000, help="most that one notebook may print").tag(config=True)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -109,20 +109,25 @@ class SandboxedExecute(Execute):
             return nb, resources
         if not self.trusted:
             sandbox.require()
-        self._started = time.monotonic()
+        self._started = time.monotonic()  # of all attempts
         done, resources = self._attempt(deepcopy(nb), resources, km)
         while self._failed_start and time.monotonic() - self._started < _STARTS_WITHIN_S:
             self.log.warning("the notebook's sandbox did not start (%s)", self._failed_start)
             time.sleep(_PAUSE_S)
+            done, resources = self._attempt(deepcopy(nb), resources, km)
+        if self._died and 2 * (time.monotonic() - self._started) <= self.total_timeout_s:
+            # Something else, such as a machine without memory, may have killed the kernel. There is time to come as far once more.
+            self.log.warning("the kernel died: the notebook is run once more")
             done, resources = self._attempt(deepcopy(nb), resources, km)
         return done, resources
 
     def _attempt(self, nb: NotebookNode, resources: dict[str, Any], km: Any) -> tuple[NotebookNode, dict[str, Any]]:
         """One run of the notebook in its own sandbox and scratch folder.
 
-        `_failed_start` says why its sandbox did not start; empty if it did.
+        `_died` says whether the kernel ended by itself, and `_failed_start` why its sandbox did not start; empty if it did.
         """
         home = Path(resources["metadata"]["path"])
+        self._died = False
         with ExitStack() as stack:
             scratch, self._sockets = (str(stack.enter_context(scratch_folder(name))) for name in ("run-", "ipc-"))
             self._words = stack.enter_context(tempfile.TemporaryFile())
@@ -137,6 +142,7 @@ class SandboxedExecute(Execute):
                 nb, resources = super().preprocess(nb, resources, km)
             except Exception as error:  # whatever a learner's kernel does, the batch goes on
                 self.log.error("the notebook could not be run: %r", error)
+                self._died = True
                 for cell in nb.cells:
                     _fail(cell, f"the notebook could not be run: {error}")
             finally:
@@ -164,7 +170,9 @@ class SandboxedExecute(Execute):
         try:
             cell, resources = super().preprocess_cell(cell, resources, index)
         except (DeadKernelError, OutputFlood) as error:
-            self._stop(self._limit() or str(error) or "the kernel died")
+            limit = self._limit()
+            self._died = isinstance(error, DeadKernelError) and not limit
+            self._stop(limit or str(error) or "the kernel died")
             _fail(cell, self._stopped)
             return cell, resources
         except CellTimeoutError:  # it ran too long and ignored the interrupt

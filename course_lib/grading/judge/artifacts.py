@@ -43,6 +43,8 @@ def take(source: Path, target: Path, *, max_bytes: int) -> None:
         file = open_plain(source)
     except FileNotFoundError:
         raise CourseError(f"{source.name} was not submitted") from None
+    except PermissionError:
+        raise CourseError(f"{source.name} cannot be read by the grader: give it read permission") from None
     except OSError:
         raise CourseError(f"{source.name} is not a plain file") from None
     with file:

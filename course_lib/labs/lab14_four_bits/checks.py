@@ -38,7 +38,7 @@ WINDOWS = 64  # of secret text: the interval is about a twentieth of the loss
 # Relative errors of a product's weight. Measured: 0.12 in rows of 192, with searched scales; 0.29 with scales in another order.
 _USUAL, _FAITHFUL = 0.2, 0.35
 RUNNER = "onnxruntime"  # it runs these formats on any machine; TensorRT 8.6 has none of them
-_BITS = {"Int4": 4, "FP8": 8, "Half": 16, "Float": 32}  # of a type, as layer tables write it
+_BITS = {"Int4": 4, "FP8": 8, "Half": 16, "Float": 32}  # of a type, in TensorRT's words
 
 
 @cache

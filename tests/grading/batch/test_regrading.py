@@ -35,11 +35,11 @@ def _submit(room: Classroom, student: str, text: str = "precision = 'fp32'") -> 
     (folder / "recipe.toml").write_text(text)
 
 
-def _record(room: Classroom, student: str, found: dict, tmp_path: Path, **provenance: object) -> None:
-    """What a process found, recorded as the classroom does it."""
+def _record(room: Classroom, student: str, found: dict, tmp_path: Path, began: str = "9999", **provenance: object) -> None:
+    """What a process found, recorded as the classroom does it in a batch that began then."""
     digest = room._submitted(LAB, student)[1]
     document = {**found, "provenance": {**found["provenance"], **provenance}}
-    room._record(LAB, Result(LAB.name, student, digest, Selection(tmp_path / "nothing", ()), document))
+    room._record(LAB, Result(LAB.name, student, digest, Selection(tmp_path / "nothing", ()), document), began)
     graded = room.folder / "autograded" / student / LAB.name / f"{LAB.name}.ipynb"
     graded.parent.mkdir(parents=True, exist_ok=True)
     graded.touch()
@@ -77,6 +77,15 @@ def test_points_that_changed_are_listed(room, tmp_path, capsys):
     assert "Points changed since the last grading" in class_page.page(read(LAB, room))
     _record(room, "ada", verdict(tiers=("full", "full", "partial")), tmp_path, date="2026-05-03", seed=3)
     assert not room._grade(LAB, "ada", "").changed, "since the last grading, not since the first one"
+
+
+def test_a_batch_that_was_interrupted_while_it_recorded_still_knows_the_points_before_it(room, tmp_path):
+    _submit(room, "ada")
+    _record(room, "ada", verdict(), tmp_path, date="2026-05-01T10:00:00")
+    for time in ("09:01", "09:02"):  # recorded, interrupted before the mark, and graded again
+        partial = verdict(tiers=("full", "full", "partial"))
+        _record(room, "ada", partial, tmp_path, began="2026-05-02T09:00:00", date=f"2026-05-02T{time}:00")
+    assert room._grade(LAB, "ada", "").changed == {"speed": (4, 2)}
 
 
 def test_the_command_grades_new_ones_only(room, tmp_path, monkeypatch, capsys):

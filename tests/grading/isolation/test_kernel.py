@@ -73,3 +73,18 @@ def test_a_sandbox_that_does_not_start_is_started_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(sandbox, "Sandbox", box)
     assert run(tmp_path / "home", "print('done')", trusted=False)[0] == []
     assert len(boxes) == 3
+
+
+# Counts its runs in a file that is not in its scratch folder.
+_DIES = "import os, pathlib, time; file = pathlib.Path({file!r}); file.open('a').write('x'); {do}; os._exit(1)"
+
+
+@pytest.mark.parametrize(
+    ("do", "runs"),
+    [("pass", "xx"), pytest.param("time.sleep(7)", "x", marks=pytest.mark.slow)],
+    ids=["at once", "late"],
+)
+def test_a_notebook_whose_kernel_died_runs_once_more_if_there_is_time(tmp_path: Path, do: str, runs: str) -> None:
+    """A machine without memory may have killed it, and a learner who hands in the notebook alone would have no files."""
+    errors, _ = run(tmp_path / "home", _DIES.format(file=str(tmp_path / "runs"), do=do), total_timeout_s=12.0)
+    assert "Stopped" in errors and (tmp_path / "runs").read_text() == runs

@@ -83,7 +83,7 @@ def test_neither_a_link_nor_a_folder_of_another_user_is_removed(temporary):
     """Each has a name as the folders of killed graders have it."""
     elsewhere = temporary / "elsewhere"
     elsewhere.mkdir()
-    link, of_another = temporary / "trt-course-link", temporary / "trt-course-another"
+    link, of_another = temporary / ".trt-grader-link", temporary / ".trt-grader-another"
     link.symlink_to(elsewhere)
     of_another.mkdir()
     if os.getuid() == 0:
