@@ -19,7 +19,9 @@ def load(model: nn.Module, name: str) -> None:
     """
     path = FOLDER / f"{name}.pt"
     if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: install the course again, or make it in a clone with  python docs/make_checkpoints.py {name}")
+        raise FileNotFoundError(
+            f"{path} is missing: install the course again, or make it in a clone with  python docs/make_checkpoints.py {name}"
+        )
     model.load_state_dict(torch.load(path, weights_only=True))  # weights only: a pickle could run code
 
 

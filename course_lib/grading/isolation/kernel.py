@@ -96,7 +96,9 @@ class SandboxedExecute(Execute):
     timeout = Integer(240, help="longest run of one cell, in seconds", allow_none=True).tag(config=True)
     run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
     trusted = Bool(False, help="run without the sandbox; for the course's own files only").tag(config=True)
-    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds, with its repetition if the kernel died").tag(config=True)
+    total_timeout_s = Float(300.0, help="longest run of one notebook, in seconds, with its repetition if the kernel died").tag(
+        config=True
+    )
     max_output_bytes = Integer(5_000_000, help="most that one notebook may print").tag(config=True)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

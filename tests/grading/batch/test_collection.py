@@ -41,7 +41,7 @@ def test_a_submission_is_found_by_any_name_that_means_the_lab(tmp_path, path, fo
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("loose.ipynb", f"'loose.ipynb': not in a folder of a student: if it is a submission, move it to STUDENT/LAB/"),
+        ("loose.ipynb", "'loose.ipynb': not in a folder of a student: if it is a submission, move it to STUDENT/LAB/"),
         (
             "ada_lab02.zip",
             "'ada_lab02.zip': not in a folder of a student: if it is a submission, unpack it to STUDENT/lab02_fusion/",
