@@ -49,11 +49,11 @@ def test_a_submission_is_found_by_any_name_that_means_the_lab(tmp_path, path, fo
         ("ada/", "'ada': the folder is empty"),
         (
             "ada/homework/x.py",
-            f"'ada/homework': not in the folder of a lab: if it belongs to {LAB.name}, move it to STUDENT/LAB/",
+            f"'ada/homework': not in the folder of a lab: if it belongs to {LAB.name}, move it to STUDENT/{LAB.name}/",
         ),
         (
             "ada/model.onnx",
-            f"'ada/model.onnx': not in the folder of a lab: if it belongs to {LAB.name}, move it to STUDENT/LAB/",
+            f"'ada/model.onnx': not in the folder of a lab: if it belongs to {LAB.name}, move it to STUDENT/{LAB.name}/",
         ),
         (f"ada/{LAB.name}", f"'ada': {LAB.name} is not a folder"),
         ("lab01/ada.ipynb", f"'lab01': expected STUDENT/{LAB.name}/, found the name of a lab in place of a student's id"),
