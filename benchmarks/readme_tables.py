@@ -168,7 +168,8 @@ def networks_summary(data: Data) -> str:
 def _measured(data: Data) -> str:
     """Where, what and how the results of README were measured."""
     return f"""{device(data)}, {tensorrt(data)} against torch {torch(data)} of 2026, {source(HEADLINE, data)}). Engines
-        and CUDA graphs are timed by replays, eager and `torch.compile` by the second of two calls."""
+        in CUDA graphs and PyTorch's graphs are timed by replays, other engines by calls in a row, eager and `torch.compile` by the second
+        of two calls."""
 
 
 def networks(data: Data) -> str:

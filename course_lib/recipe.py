@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -184,12 +185,15 @@ _LONGEST_KEY = 60  # characters of a key that a message quotes
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    """Pydantic's first error as ``where: what was expected, what was found``."""
-    first = error.errors(include_url=False)[0]
+    """Pydantic's first error as ``where: what was expected, what was found``; an unknown key is the cause of a missing one."""
+    errors = error.errors(include_url=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = " ".join(".".join(str(part)[:_LONGEST_KEY] for part in first["loc"]).split())  # a quoted key may hold line ends
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         known = sorted(field.alias or name for name, field in model.model_fields.items())
-        return f"unknown key {where!r}; known keys are {', '.join(known)}"
+        near = difflib.get_close_matches(str(first["loc"][-1])[:_LONGEST_KEY], known, n=1)
+        meant = f": did you mean {near[0]}?" if near else ";"
+        return f"unknown key {where!r}{meant} known keys are {', '.join(known)}"
     found = "" if first["type"] in {"missing", "value_error"} else f", found {first['input']!r:.60}"
     return f"{where}: {message}{found}" if where else f"{message}{found}"

@@ -82,6 +82,11 @@ WRONG = {
         PROFILE.format("min = [1], opt = [1], max = [2], best = [1]"),
         ["image", "unknown key 'best'", "opt"],
     ),
+    "a typo in a range": (
+        PROFILE.format("min = [1], optt = [1], max = [2]"),
+        ["image", "unknown key 'optt': did you mean opt?", "max, min, opt"],
+    ),
+    "a typo at the top": ("precison = 'fp16'", ["unknown key 'precison': did you mean precision?"]),
     "text for a number": ('workspace_mib = "1024"', ["workspace_mib", "integer", "'1024'"]),
     "a bool for a number": ("workspace_mib = true", ["workspace_mib", "integer", "True"]),
     "a bool for a dimension": (PROFILE.format("min = [true], opt = [1], max = [1]"), ["image", "min", "True"]),

@@ -41,7 +41,7 @@ class Held:
             load_plugins(trt, [plugin])
         self._plans: dict[str, Any] = {}
         self._subjects: dict[str, Any] = {}
-        self._replayed: set[str] = set()
+        self._called: set[str] = set()
         self._names: dict[str, str] = {}  # of each candidate's input
 
     def load(self, name: str, source: dict[str, Any] | None = None, plan: str = "", graph: bool = False) -> None:
@@ -58,19 +58,19 @@ class Held:
             if scratch and not graph:
                 subject.clock = CALLS
         self._subjects[name], self._names[name] = subject, engine.inputs[0].name
-        if graph or (source is not None and "cuda_graph" in source["variant"]):
-            self._replayed.add(name)
+        if source is not None and "cuda_graph" not in source["variant"]:
+            self._called.add(name)
 
     def infer(self, name: str, batch: int, index: int) -> dict[str, np.ndarray]:
         return dict(self._subjects[name].infer(self._feeds(name, batch, index)))
 
     def time(self, name: str, batch: int, index: int) -> float:
-        """Milliseconds of one run: by replays where there is a CUDA graph, otherwise the second of two calls.
+        """Milliseconds of one run: by replays, by calls in a row, or of PyTorch without a graph the second of two calls.
 
-        Without the first call, eager PyTorch also pays for the turn of another candidate; replays have calls before them in any case.
+        Without the first call, it also pays for the turn of another candidate. The other clocks have calls before them in any case.
         """
         feeds = self._feeds(name, batch, index)
-        if name not in self._replayed:
+        if name in self._called:
             self._subjects[name].time_ms(feeds)
         return float(self._subjects[name].time_ms(feeds))
 

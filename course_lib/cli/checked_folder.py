@@ -21,9 +21,11 @@ def submission_folder(lab: Lab, folder: Path | None, root: Path) -> Path:
     """
     if folder is not None:
         if not folder.is_dir():
-            said = "this is a file, expected its folder" if folder.is_file() else "no such folder"
-            task = str(folder) if str(folder) in [one.id for one in lab.tasks] else ""
-            raise CourseError(f"{folder}: {said}" + (f"; one task is checked with --task {task}" if task else ""))
+            if folder.is_file():
+                raise CourseError(f"{folder}: this is a file, expected its folder")
+            is_task = str(folder) in [one.id for one in lab.tasks]
+            advice = f"; one task is checked with --task {folder}" if is_task else f", expected one such as labs/{lab.name}"
+            raise CourseError(f"{folder}: no such folder{advice}")
         return folder
     own, here = root / "labs" / lab.name, Path.cwd()
     return here if files_of(lab, here) or not own.is_dir() else own

@@ -195,7 +195,7 @@ class LayerTable(Sequence[Layer]):
         if precision == "fp32" and offenders:
             raise PrecisionError(
                 f"the recipe says fp32 but {len(offenders)} of {len(kernels)} kernels compute in a smaller type, first {offenders[0]}: "
-                "set `precision` to what the graph says"
+                "set `precision`, fp32 unless the recipe says otherwise, to what the graph says"
             )
         if precision != "fp32" and not any(wanted in kernel.dtypes for kernel in kernels):
             named = ", ".join(kernel.name for kernel in kernels[:3])

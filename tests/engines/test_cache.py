@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given, settings
@@ -269,6 +270,36 @@ def test_a_changed_weight_file_is_built_again(
     with pytest.raises(BuildError):
         cache.build(split_onnx, service_recipe, backend=RTX)
     assert len(cache.entries()) == 2
+
+
+def test_weights_of_a_constant_node_count_too(split_onnx: Path, service_recipe: Recipe) -> None:
+    model = onnx.load(split_onnx)
+    value = onnx.numpy_helper.from_array(np.arange(64, dtype=np.float32), "value")
+    model.graph.node.append(onnx.helper.make_node("Constant", [], ["beside"], value=value))
+    del model.graph.initializer[:]
+    onnx.save(
+        *(model, split_onnx), save_as_external_data=True, location="constant.bin", size_threshold=100, convert_attribute=True
+    )
+    before = build_fingerprint(split_onnx, service_recipe)["weights"]
+    beside = split_onnx.with_name("constant.bin")
+    beside.write_bytes(bytes(len(beside.read_bytes())))
+    assert build_fingerprint(split_onnx, service_recipe)["weights"] != before
+
+
+def test_entries_that_another_process_removes_meanwhile_are_no_error(
+    cache: PlanCache, small_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.build(small_onnx, service_recipe, backend=RTX)
+    listed = Path.glob
+
+    def then_removed(folder: Path, pattern: str) -> list[Path]:
+        found = list(listed(folder, pattern))
+        for path in found:
+            shutil.rmtree(path.parent)
+        return found
+
+    monkeypatch.setattr(Path, "glob", then_removed)
+    assert cache.entries() == () and cache.clear() == ()
 
 
 def test_a_compiler_behind_a_launcher_reads_no_weight_files_and_neither_does_the_key(

@@ -191,3 +191,13 @@ class WrongAtThree(nn.Module):
 
 def test_engine_that_is_right_at_batch_1_only(submission):
     assert tiers(submission(network=export_onnx(WrongAtThree()), only="accuracy"))["accuracy"] == "none"
+
+
+def test_an_input_of_another_name_is_named(submission, model):
+    """The recipe's key was renamed, too, and "batch 1 is rejected" led nowhere."""
+    network = onnx.load(model)
+    network.graph.input[0].name = "x"
+    for node in network.graph.node:
+        node.input[:] = ["x" if name == "image" else name for name in node.input]
+    found = submission(network=network, text=recipe().dumps().replace("image", "x"), only="profile")
+    assert "the engine's input is x, expected one called image: name it in the export" in found.outcomes[0].message

@@ -189,7 +189,7 @@ def _plan(
 def _beside(model: Path) -> Path | None:
     """The recipe in the folder of an ONNX file, as a lab's export writes it."""
     path = model.with_name("recipe.toml")
-    if model.suffix == ".plan" or not path.is_file():
+    if model.suffix == ".plan" or not model.is_file() or not path.is_file():
         return None
     warn(f"using {path}, the recipe beside the model")
     return path

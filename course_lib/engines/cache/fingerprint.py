@@ -58,7 +58,7 @@ def build_fingerprint(
         "format": FORMAT,
         "model": digest,
         # With a launcher the compiler gets the model's bytes, and a submission must not choose which files this process reads.
-        "weights": _weights_sha256(Path(model)) if more and launcher is None else "",
+        "weights": weights_sha256(Path(model)) if more and launcher is None else "",
         "recipe": recipe.wire(),
         "backend": name,
         "version": version,
@@ -96,7 +96,7 @@ def _model_sha256(model: Model) -> tuple[str, bool]:
     return hashlib.sha256(content).hexdigest(), b"location" in content
 
 
-def _weights_sha256(model: Path) -> str:
+def weights_sha256(model: Path) -> str:
     """Digest of the weights that are in files next to an ONNX file.
 
     Raises:
@@ -106,9 +106,14 @@ def _weights_sha256(model: Path) -> str:
 
     digest = hashlib.sha256()
     try:
-        for value in onnx_ir.load(model.resolve()).graph.initializers.values():  # beside the file, not beside a link to it
-            if isinstance(value.const_value, onnx_ir.ExternalTensor):
-                digest.update(value.const_value.numpy().tobytes())
+        opened = onnx_ir.load(model.resolve())  # beside the file, not beside a link to it
+        for graph in (*opened.graphs(), *opened.functions.values()):
+            tensors = [value.const_value for value in getattr(graph, "initializers", {}).values()]
+            attributes = (attribute for node in graph for attribute in node.attributes.values())
+            tensors += [attribute.value for attribute in attributes if attribute.type == onnx_ir.AttributeType.TENSOR]
+            for tensor in tensors:
+                if isinstance(tensor, onnx_ir.ExternalTensor):
+                    digest.update(tensor.numpy().tobytes())
     except Exception as error:  # protobuf's own class, which differs between its versions
         raise BuildError(f"{model} is not an ONNX model, or its weights cannot be read ({reason(error)})") from None
     return digest.hexdigest()

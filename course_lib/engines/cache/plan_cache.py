@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from course_lib._util.files import cache_folder
-from course_lib.engines.cache.fingerprint import build_fingerprint, cache_key
+from course_lib.engines.cache.fingerprint import build_fingerprint, cache_key, weights_sha256
 from course_lib.engines.compiler import Compiler
 from course_lib.engines.plan import Plan
 from course_lib.engines.progress import Report
@@ -95,7 +95,7 @@ class PlanCache:
     ) -> Built:
         """Return the plan from the cache, or build it with the same arguments as `engines.build`.
 
-        A cache hit only reads and hashes the plan, and the model if this process has not hashed it yet. With
+        A cache hit only reads and hashes the plan and the model, with its weights. With
         ``name@environment`` it also starts that interpreter once, to ask for the backend's version. A failed build leaves
         nothing in the cache. A plan that cannot be cached (read-only folder, full disk) is still returned.
 
@@ -131,7 +131,8 @@ class PlanCache:
                 outcome, reason = "rebuilt", f"the cached plan was not used: {error}"
         plan = compiler.build(model, recipe, time_limit_s=time_limit_s, progress=progress)
         try:
-            if plan.onnx_sha256 != fingerprint["model"]:
+            weights = fingerprint["weights"]
+            if plan.onnx_sha256 != fingerprint["model"] or (weights and weights_sha256(Path(str(model))) != weights):
                 raise PlanError("the model changed while it was compiled")
             self._store(entry, plan, damaged=outcome == "rebuilt")
         except PlanError as error:
@@ -141,7 +142,7 @@ class PlanCache:
     def entries(self) -> tuple[Entry, ...]:
         """The entries of the cache, least recently used first."""
         folders = (path.parent for path in self.folder.glob(f"[0-9a-f]*/{_DESCRIPTION}"))
-        return tuple(sorted(map(_describe, folders), key=lambda entry: (-entry.idle_s, entry.key)))
+        return tuple(sorted(filter(None, map(_describe, folders)), key=lambda entry: (-entry.idle_s, entry.key)))
 
     def prune(self, max_bytes: int) -> tuple[Entry, ...]:
         """Remove the least recently used entries until the others take at most `max_bytes`. Return the removed entries.
@@ -153,8 +154,9 @@ class PlanCache:
         if max_bytes < 0:
             raise ValueError(f"max_bytes must be 0 or more, found {max_bytes}")
         for remains in self.folder.glob(f"{_TEMPORARY}*"):
-            if time.time() - remains.stat().st_mtime > _REMAINS_S:
-                shutil.rmtree(remains, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another process has just finished it
+                if time.time() - remains.stat().st_mtime > _REMAINS_S:
+                    shutil.rmtree(remains, ignore_errors=True)
         removed, entries = [], self.entries()
         total = sum(entry.size_bytes for entry in entries)
         for entry in entries:
@@ -162,6 +164,8 @@ class PlanCache:
                 break
             try:
                 shutil.rmtree(self.folder / entry.key)
+            except FileNotFoundError:
+                pass  # another process removes it, too
             except OSError as error:
                 raise PlanError(f"cannot write to {self.folder}: {error.strerror}") from None
             total -= entry.size_bytes
@@ -199,13 +203,16 @@ class PlanCache:
             shutil.rmtree(new, ignore_errors=True)
 
 
-def _describe(entry: Path) -> Entry:
-    """The `Entry` of a folder."""
+def _describe(entry: Path) -> Entry | None:
+    """The `Entry` of a folder; None if another process removes it."""
     backend, version, now = "", "", time.time()
-    with contextlib.suppress(ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = json.loads((entry / _DESCRIPTION).read_bytes())
         backend, version = str(known["backend"]), str(known["version"])
-    files = [path.stat() for path in entry.iterdir()]
-    built = max(file.st_mtime for file in files)
-    idle_s = now - max(entry.stat().st_mtime, built)
+    try:
+        files = [path.stat() for path in entry.iterdir()]
+        built = max(file.st_mtime for file in files)
+        idle_s = now - max(entry.stat().st_mtime, built)
+    except (OSError, ValueError):
+        return None
     return Entry(entry.name, backend, version, sum(file.st_size for file in files), now - built, idle_s)

@@ -185,7 +185,7 @@ class Classroom:
         error = result.error
         try:
             if result.verdict:
-                error = "; ".join(filter(None, (error, self._record(lab, result, journal.began))))
+                error = "; ".join(filter(None, (error, self._record(lab, result, journal.began()))))
             journal.mark(replace(result, error=error))
         except OperationalError as failed:
             raise CourseError(f"the gradebook cannot be written ({failed.orig}): grade again, the batch continues") from None

@@ -40,15 +40,13 @@ class Journal:
                 raise CourseError(
                     f"another process grades {self.folder.name} in this classroom: wait until it is done"
                 ) from None
+            if not self._began.exists():  # an interrupted batch goes on
+                write_atomically(self._began, datetime.now(timezone.utc).isoformat(timespec="seconds").encode())
             yield
 
-    @property
     def began(self) -> str:
-        """When the batch began, in UTC, as verdicts write it; one that continues keeps the first time."""
-        path = self.folder / "began"
-        if not path.exists():
-            write_atomically(path, datetime.now(timezone.utc).isoformat(timespec="seconds").encode())
-        return path.read_text(encoding="utf-8")
+        """When the batch that holds the journal began, in UTC, as verdicts write it."""
+        return self._began.read_text(encoding="utf-8")
 
     def mark(self, result: Result) -> None:
         """It is in the gradebook."""
@@ -65,7 +63,11 @@ class Journal:
         """End the batch. The next one grades all submissions again."""
         for student in students:
             self._mark(student).unlink(missing_ok=True)
-        (self.folder / "began").unlink(missing_ok=True)
+        self._began.unlink(missing_ok=True)
+
+    @property
+    def _began(self) -> Path:
+        return self.folder / "began"
 
     def _mark(self, student: str) -> Path:
         return self.folder / f"{student}.recorded"

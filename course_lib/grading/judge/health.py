@@ -42,6 +42,7 @@ class Gpu:
 class Snapshot:
     """The machine at one moment. Only differences of the seconds have a meaning."""
 
+    at_s: float  # by a clock that nobody sets
     unix_s: float
     waited_s: float  # in which this thread was ready and had no processor
     stolen_s: float  # in which another virtual machine used a processor, as an average over the processors
@@ -115,7 +116,7 @@ class Device:
 
 def compared(before: Snapshot, after: Snapshot, *, device_clock: bool = False) -> Health:
     """The state of the machine between two moments, and what disturbed the clock: the host's, or that of a GPU."""
-    seconds = max(after.unix_s - before.unix_s, 1e-9)
+    seconds = max(after.at_s - before.at_s, 1e-9)
     waiting, stolen = (after.waited_s - before.waited_s) / seconds, (after.stolen_s - before.stolen_s) / seconds
     why = []
     if waiting > MOST_WAITING and not device_clock:
@@ -138,7 +139,9 @@ def compared(before: Snapshot, after: Snapshot, *, device_clock: bool = False) -
 
 def snapshot() -> Snapshot:
     """The machine now, without values that the system does not report."""
-    return Snapshot(time.time(), _waited_s(), _stolen_s(), _clock_mhz(), gpu() if driver.capability() else None)
+    return Snapshot(
+        time.monotonic(), time.time(), _waited_s(), _stolen_s(), _clock_mhz(), gpu() if driver.capability() else None
+    )
 
 
 def _waited_s() -> float:

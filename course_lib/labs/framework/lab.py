@@ -46,7 +46,7 @@ _W = TypeVar("_W", bound="Work")
 _LONGEST = 4000  # characters of a message
 _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
-    TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this node?",
+    TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."

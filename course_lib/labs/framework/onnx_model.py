@@ -44,7 +44,7 @@ class Rejected(BuildError):
 def transformed(
     change: Callable[[bytes], bytes], model: bytes, file: str = "model.onnx", *, launcher: Launcher | None = None
 ) -> bytes:
-    """What a function of a module makes of a serialized model, in a process of its own. Messages name the submission's `file`.
+    """What a function of a module makes of a serialized model, in a process of its own. Messages begin with `file`, or what fails.
 
     Raises:
         Rejected: a `CourseError` there, with its message.
@@ -58,7 +58,7 @@ def transformed(
     if answer[:1] == _REJECTED:
         raise Rejected(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}")
     if answer[:1] != _DONE:
-        raise BuildError(f"{file} is not an ONNX model, or only a part of one")
+        raise BuildError(f"{file}: its {len(model):,} bytes are not an ONNX model, or only a part of one: export it again")
     return answer[1:]
 
 
@@ -95,7 +95,8 @@ def plain_graph(data: bytes) -> bytes:
         raise BuildError("the model defines functions. Inline them: onnx.inliner.inline_local_functions(model)")
     for tensor in model.graph.initializer:
         if tensor.external_data or tensor.data_location:
-            raise BuildError(f"the constant {tensor.name[:60]!r} is in another file: save the model with its weights inside")
+            where = f"the constant {tensor.name[:60]!r} is in another file"
+            raise BuildError(f"{where}: save the model with its weights inside, in torch.onnx.export with external_data=False")
     for node in model.graph.node:
         _check_node(node)
     _name_nodes(model)
@@ -143,9 +144,9 @@ def runnable(model: Path, recipe: Recipe, examiner: Examiner, built: Plan | None
 def lowered(model: bytes, *, launcher: Launcher | None = None) -> bytes:
     """`precision.lower_for_onnxruntime` for a serialized model. Whatever fails is an EngineError."""
     try:
-        return transformed(_lower, model, launcher=launcher)
+        return transformed(_lower, model, "the model cannot be lowered for ONNX Runtime", launcher=launcher)
     except BuildError as error:
-        raise EngineError(f"the model cannot be lowered for ONNX Runtime: {error}") from None
+        raise EngineError(str(error), code=error.code) from None
 
 
 def _lower(model: bytes) -> bytes:
@@ -158,10 +159,7 @@ def _lower(model: bytes) -> bytes:
 
 def emulated(model: bytes, *, launcher: Launcher | None = None) -> bytes:
     """`precision.emulate` for a serialized model: float32 arithmetic between roundings. Whatever fails is a BuildError."""
-    try:
-        return transformed(_emulate, model, launcher=launcher)
-    except BuildError as error:
-        raise BuildError(f"model.onnx cannot be emulated: {error}") from None
+    return transformed(_emulate, model, "model.onnx cannot be emulated", launcher=launcher)
 
 
 def _emulate(data: bytes) -> bytes:

@@ -50,7 +50,10 @@ def fresh_images(examiner: Examiner, n: int) -> Digits:
 
 
 def accepted_batches(recipe: Recipe, shape: Sequence[int], largest: int, name: str = "image") -> list[int]:
-    """Batch sizes up to `largest` that some profile accepts, for one input whose other dimensions are `shape`."""
+    """Batch sizes up to `largest` that some profile accepts, for one input `name` whose other dimensions are `shape`."""
+    names = dict.fromkeys(other for profile in recipe.profiles for other in profile.root)
+    if names and name not in names:
+        raise EngineError(f"the engine's input is {', '.join(names)[:80]}, expected one called {name}: name it in the export")
     shapes = [profile[name] for profile in recipe.profiles if name in profile.root]
     return [n for n in range(1, largest + 1) if any(accepted.contains((n, *shape)) for accepted in shapes)]
 

@@ -130,9 +130,12 @@ def _answers(work: FirstEngineWork) -> Iterator[Criterion]:
 def speed(work: FirstEngineWork) -> Iterator[Criterion]:
     """PyTorch, the reference and the submission in turn, on digits, so that an engine cannot tell that it is timed."""
     if any(criterion.met is not True for criterion in work.answers if criterion.needed_for == HALF):
-        raise EngineError("the speed is not measured, because the answers are wrong")
+        symptom = "the speed is not measured, because the answers are wrong."
+        yield Criterion("right answers", "no", "yes", False, HALF, "Solve the task before this one first.", symptom=symptom)
+        return
     eager, yours = work.engines
-    work.examiner.begins("speed: PyTorch, the reference and your engine, interleaved", work.examiner.measure_s)
+    others = "PyTorch" if absent(reference) else "PyTorch, the reference"
+    work.examiner.begins(f"speed: {others} and your engine, interleaved", work.examiner.measure_s)
     subjects = {"eager": eager, "yours": yours}
     if not absent(reference):
         subjects["reference"] = work.closing.enter_context(work.examiner.reference(_reference_plan(work)))

@@ -25,11 +25,11 @@ class FirstEngine(Lab):
     )
     run_hint = "Load your engine in the notebook and run the same batch: the error appears there too."
     build_hints: ClassVar = {
-        PRECISION: "`precision` is a statement about the graph. Which function of the course changes the graph's number types?",
+        PRECISION: "`precision` in the recipe and the number types of the graph must agree. Which of the two did you mean to change?",
         MISSING_FILE: "Task 1 writes model.onnx and task 2 writes recipe.toml. Solve them, then run their cells again.",
         FIXED_DIMENSION: "The exported batch is fixed. Export again with a dynamic batch. Then the profile decides which batches the "
         "engine accepts.",
-        PROFILE: "The exported batch is dynamic, so the recipe needs a profile: min, opt and max for `image`.",
+        PROFILE: "The exported batch is dynamic, so the recipe needs a profile: min, opt and max, in this order of size, for `image`.",
     }
     speed = checks.SPEED
     timed_tasks = ("speed",)

@@ -129,7 +129,7 @@ def test_a_measurement_that_stays_disturbed_does_not_count(tmp_path, monkeypatch
     waited = iter(range(0, 1000, 10))
 
     def busy() -> Snapshot:
-        return Snapshot(0.0, next(waited), 0.0, None, None)
+        return Snapshot(0.0, 0.0, next(waited), 0.0, None, None)
 
     def examine(lab, folder, examiner, only=None):
         examiner.measured(lambda: Comparison("eager", {}, {}, 1.0, "precise"))

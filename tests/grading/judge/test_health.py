@@ -14,11 +14,11 @@ from course_lib.engines.cuda import driver
 from course_lib.grading.judge import health
 from course_lib.grading.judge.health import Device, Gpu, Snapshot, compared
 
-CALM = Snapshot(1000.0, 0.0, 0.0, 3000.0, Gpu(1980.0, 40.0, False, 0, "GPU-7"))
+CALM = Snapshot(0.0, 1000.0, 0.0, 0.0, 3000.0, Gpu(1980.0, 40.0, False, 0, "GPU-7"))
 
 
 def after(seconds: float = 10.0, **changes: object) -> Snapshot:
-    return replace(CALM, **{"unix_s": 1000.0 + seconds, **changes})  # type: ignore[arg-type]
+    return replace(CALM, **{"at_s": seconds, "unix_s": 1000.0 + seconds, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

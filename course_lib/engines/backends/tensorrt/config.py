@@ -138,7 +138,7 @@ def _check_profile(index: int, ranges: Mapping[str, Any], inputs: Mapping[str, t
     for name, bounds in ranges.items():
         if name not in inputs:
             raise BuildError(
-                f"profile {index} names the input {name!r}, but the model's inputs are {', '.join(map(repr, inputs))}",
+                f"profile {index} names the input {name!r}, but the model's inputs are {', '.join(map(repr, inputs))}: use one name",
                 code=PROFILE,
             )
         shape = inputs[name]

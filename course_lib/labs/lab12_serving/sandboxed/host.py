@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.processes import close_all_but
 from course_lib.engines.worker import wire
 from course_lib.errors import BuildError, EngineError
 from course_lib.labs.lab12_serving.given import FILES, INPUT, Engines, Feeds, misshapen, packed, server_class
@@ -129,8 +130,7 @@ def fork(start: Start, clients: int) -> tuple[int, list[socket.socket]]:
         return pid, [ours for ours, _ in pairs]
     try:
         os.setsid()
-        for ours, _ in pairs:
-            ours.close()
+        close_all_but({theirs.fileno() for _, theirs in pairs})
         host = Host(start, pairs[0][1])
         for _, theirs in pairs[1:]:
             threading.Thread(target=host.serve, args=(theirs,), daemon=True).start()

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib._util.processes import close_to_children, own_channels
 from course_lib.engines.worker import wire
 from course_lib.errors import WorkerDied
 from course_lib.labs.lab12_serving.given import ANSWER_S, FEATURES, INPUT, MOST_ROWS, OUTPUT, Feeds
@@ -443,10 +444,8 @@ def _round(server: Server, scene: Scene, pauses_s: Sequence[float]) -> dict[str,
 
 def serve() -> None:
     """Two requests on standard input: ``prepare`` with all that does not come from a learner, then ``play`` or ``load``."""
-    reader, writer = os.dup(0), os.dup(1)
-    with open(os.devnull, "r+b") as nowhere:  # servers print
-        os.dup2(nowhere.fileno(), 0)
-        os.dup2(nowhere.fileno(), 1)
+    close_to_children()  # servers cannot look into this process, or use its output
+    reader, writer = own_channels()  # servers print
     prepared, arrays = wire.receive(reader)
     with contextlib.suppress(ImportError):
         importlib.import_module(prepared["backend"])  # once, for all servers

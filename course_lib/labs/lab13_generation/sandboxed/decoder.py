@@ -11,7 +11,7 @@ from course_lib.engines import LayerTable, Plan, Worker
 from course_lib.engines.worker import child
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import EngineError
-from course_lib.labs.framework.examination import Examiner, TimedWorker
+from course_lib.labs.framework.examination import Examiner, TimedWorker, fault
 from course_lib.labs.lab13_generation.given import CACHE_SHAPE, CACHES, MOST_NEW, Decoder
 
 _MOST_ANSWERED = 16 << 20  # bytes: the logits of one conversation, or the cache
@@ -80,7 +80,7 @@ def timed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], positi
     """
     elapsed_ms, answer = decoder.timed({"tokens": tokens, "position": np.array(position), "sizes": np.array(sizes)})
     if not np.isfinite(answer["logits"]).all():
-        raise EngineError(_NAN)
+        raise fault(EngineError(_NAN), ours=decoder.ours)
     return elapsed_ms, answer["logits"]
 
 
