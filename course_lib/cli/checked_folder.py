@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from course_lib import labs
+from course_lib._util.files import course_folder
 from course_lib.errors import CourseError
 from course_lib.labs import Lab
 
@@ -26,7 +28,7 @@ def submission_folder(lab: Lab, folder: Path | None, root: Path) -> Path:
             is_task = str(folder) in [one.id for one in lab.tasks]
             advice = f"; one task is checked with --task {folder}" if is_task else f", expected one such as labs/{lab.name}"
             raise CourseError(f"{folder}: no such folder{advice}")
-        return folder
+        return folder.resolve()
     own, here = root / "labs" / lab.name, Path.cwd()
     return here if files_of(lab, here) or not own.is_dir() else own
 
@@ -45,7 +47,7 @@ def check_has_files(lab: Lab, where: Path, *, given: bool) -> None:
         return
     here = Path.cwd()
     searched = {where} if given else {here, where}
-    names = " and ".join(f"{one} {'(this folder)' if one == here else ''}".strip() for one in sorted(searched))
+    names = " and ".join(f"{one}{' (this folder)' * (one == here)}" for one in sorted(searched))
     found = "; ".join(filter(None, map(_other_lab, sorted(searched))))
     raise CourseError(
         f"no file of {lab.name} in {names}: expected {', '.join(lab.artifacts)}"
@@ -56,6 +58,17 @@ def check_has_files(lab: Lab, where: Path, *, given: bool) -> None:
 def files_of(lab: Lab, folder: Path) -> list[str]:
     """The files of a lab's submission that are in a folder."""
     return [name for name in lab.artifacts if os.path.lexists(folder / name)]
+
+
+def written_points(lab: Lab) -> float:
+    """Points of the written questions in the lab's notebook, 0 if it is not found."""
+    root = course_folder()
+    try:
+        cells = json.loads((root / "labs" / lab.name / f"{lab.name}.ipynb").read_bytes())["cells"] if root else []
+        known = [cell["metadata"].get("nbgrader", {}) for cell in cells]
+        return sum(marks["points"] for marks in known if marks.get("grade") and marks.get("solution"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # a learner may have damaged a notebook
+        return 0.0
 
 
 def _other_lab(folder: Path) -> str:

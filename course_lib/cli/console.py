@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WIDE = 190  # columns from which every part of a layer table has room
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
-_INDENT = 6 * " "
+_ITEM, _INDENT = 4 * " ", 6 * " "  # before what belongs to the line above, and before the rest of a line that is wrapped
 _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
 
@@ -108,8 +108,13 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
         dynamic = " for N = 1 (batch 1)" * any("N" in row["shape"] for row in rows)
         print(f"they read and write {moved}{dynamic}, weights included")
     print(f"drawing: {drawing}" if drawing else "add --html FILE for the drawing, ONNX nodes and formats")
-    for note in notes:
-        print(f"note: {note}")
+    for line in notes:
+        note(line)
+
+
+def note(text: str) -> None:
+    """Print a remark on what a command did."""
+    in_full(_console(), escape(f"note: {text}"))
 
 
 def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
@@ -156,25 +161,41 @@ def outcomes(lab: Lab, examined: Examination) -> None:
 
     If one task was examined alone, the first and the last line say so: its points are not those of the lab.
     """
+    from course_lib.cli.checked_folder import written_points
     from course_lib.labs.framework.criteria import grouped
 
     out = _console()
     still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
     alone = len(examined.outcomes) < len(lab.tasks)
     title = lab.title + (f", only the task {examined.outcomes[0].task.id}" if alone else "")
-    out.print(f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}")
+    written = 0.0 if alone else written_points(lab)
+    more = f", and {written:g} for the written answer, read by the instructor" if written else ""
+    in_full(out, f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}{more}")
     for first, *others in grouped(examined.outcomes):
-        in_full(out, f"{_earned(first)}: {escape(first.message)}")
-        for criterion in first.criteria:
-            in_full(out, f"{_INDENT}{escape(str(criterion))}")
+        for line in _findings(first):
+            in_full(out, line)
         if first.hint:
-            in_full(out, f"{_INDENT}[italic]Hint: {escape(first.hint)}[/]")
+            in_full(out, f"{_ITEM}[italic]Hint: {escape(first.hint)}[/]")
         for other in others:
             in_full(out, f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
     if alone:
-        out.print(
-            f"This is not the result of the lab, which has {len(lab.tasks)} tasks. Without --task, all of them are checked."
+        in_full(
+            out,
+            f"This is not the result of the lab, which has {len(lab.tasks)} tasks. Without --task, all of them are checked.",
         )
+
+
+def _findings(outcome: Outcome) -> Iterator[str]:
+    """What was found, each value once: the message, or, if nothing is missed, each value with what all points need."""
+    from course_lib.labs.framework.criteria import ALL
+
+    if not (outcome.passed and outcome.criteria):
+        yield f"{_earned(outcome)}: {escape(outcome.message)}"
+        return
+    yield _earned(outcome) + (": right so far, the grader compares it with the reference" if outcome.open else "")
+    strictest = {one.name: one for one in sorted(outcome.criteria, key=lambda one: one.needed_for == ALL) if one.met}
+    for one in strictest.values():
+        yield escape(f"{_ITEM}- {one.name}" + (f": {one.found}, needed: {one.bound}" if one.has_value else ""))
 
 
 def _earned(outcome: Outcome) -> str:

@@ -36,6 +36,8 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build a plan from an ONNX file and a recipe."""
+    from course_lib.cli import console
+
     plan = _plan(model, recipe or _beside(model), backend, time_limit, inputs=())
     path = output or model.with_suffix(".plan")
     plan.save(path)
@@ -46,8 +48,8 @@ def build(
         print(
             f"{path}: {told}{len(plan.data) / 1e6:.1f} MB, built by {plan.backend} {plan.version} in {plan.build_seconds:.1f} s"
         )
-        for note in plan.notes:
-            print(f"note: {note}")
+        for line in plan.notes:
+            console.note(line)
 
 
 def layers(
