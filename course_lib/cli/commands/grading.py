@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,8 @@ def check(
 ) -> None:
     """Check your own submission as the grader does, with hints. Status 1 if points are missing.
 
-    Your code runs in the sandbox, if one works on this machine. With --task, the points are those of one task and not of the lab.
+    The first failure of a task shows symptoms. Check again to see what was expected, too. Your code runs in the sandbox, if one works
+    on this machine. With --task, the points are those of one task and not of the lab.
     """
     from course_lib import labs
     from course_lib.cli import console
@@ -50,6 +52,8 @@ def check(
     with Steps(shown=not as_json) as steps:
         steps.begin(f"{chosen.title}: the grader starts", _START_S)
         examined = examine(chosen, where, only=task, seed=seed, begins=steps.begin)
+    if seed_of is None:
+        examined = replace(examined, outcomes=tuple(chosen.for_learner(outcome, where) for outcome in examined.outcomes))
     known = {
         "lab": chosen.name,
         "score": examined.points,

@@ -20,7 +20,7 @@ TOO_FEW = "too_few"  # the data are too few to decide
 UNUSUAL = "unusual"  # better than any solution that is known
 JUDGE_FAILED = "fault"  # the course's own code failed while it judged this task
 _YES = "yes"
-_LISTED = 4  # wrong cases that a message shows
+LISTED = 4  # wrong cases that a message shows
 
 
 class Tier(str, Enum):
@@ -55,6 +55,7 @@ class Criterion:
         hint: where to look if it is not met.
         code: why it is not decided, as in `Outcome.code`; "" for a measurement.
         symptom: a sentence for the learner if it is not met; default: name, value and bound.
+        expected: what the task asks the learner to find. A self-check shows it from the second failure on, the grader always.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Criterion:
     hint: str = ""
     code: str = ""
     symptom: str = ""
+    expected: str = ""
 
     @property
     def has_value(self) -> bool:
@@ -72,14 +74,20 @@ class Criterion:
         return self.bound != _YES
 
     @property
+    def withholds(self) -> bool:
+        """Whether it is not met, and a first failure does not say what was expected."""
+        return self.met is False and bool(self.expected)
+
+    @property
     def answer(self) -> str:
         """``"met"``, ``"not met"`` or ``"not decided"``."""
         return {True: "met", False: "not met", None: "not decided"}[self.met]
 
     def __str__(self) -> str:
+        answer = self.answer + (f" (expected {self.expected})" if self.withholds else "")
         if not self.has_value:
-            return f"{self.name} (for {self.needed_for}): {self.answer}"
-        return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {self.answer}"
+            return f"{self.name} (for {self.needed_for}): {answer}"
+        return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {answer}"
 
 
 @dataclass(frozen=True)
@@ -169,9 +177,12 @@ def at_most(name: str, value: float, bound: float, needed_for: str = ALL, *, uni
     return Criterion(name, _number(value, unit), f"at most {_number(bound, unit)}", value <= bound, needed_for, hint)
 
 
-def equals(name: str, value: object, wanted: object, needed_for: str = ALL, *, hint: str = "") -> Criterion:
-    """A value that must be the wanted one."""
-    return Criterion(name, str(value), str(wanted), value == wanted, needed_for, hint)
+def equals(
+    name: str, value: object, wanted: object, needed_for: str = ALL, *, described: str = "", hint: str = ""
+) -> Criterion:
+    """A value that must be the wanted one. If the task is to find that value, the bound is how it is `described`."""
+    bound, expected = (described, str(wanted)) if described else (str(wanted), "")
+    return Criterion(name, str(value), bound, value == wanted, needed_for, hint, expected=expected)
 
 
 def holds(name: str, met: bool, needed_for: str = ALL, *, hint: str = "") -> Criterion:
@@ -185,7 +196,7 @@ def all_right(name: str, wrong: Sequence[str], count: int, needed_for: str = ALL
     One problem of all cases is listed once.
     """
     problems = {line.partition(": ")[2] or line for line in wrong}
-    listed = f"each: {problems.pop()}" if len(problems) == 1 and len(wrong) == count > 1 else "; ".join(wrong[:_LISTED])
+    listed = f"each: {problems.pop()}" if len(problems) == 1 and len(wrong) == count > 1 else "; ".join(wrong[:LISTED])
     found = f"{count - len(wrong)} of {count}" + (f" ({listed})" if wrong else "")
     return Criterion(name, found, f"{count} of {count}", not wrong, needed_for, hint)
 
@@ -234,13 +245,15 @@ def missed(criteria: Iterable[Criterion]) -> list[Criterion]:
 
 
 def findings(criteria: Iterable[Criterion]) -> str:
-    """What was missed, with its bounds, and then what was met, with the submission's own numbers. Each name is listed once."""
+    """What was missed, with its bounds, what was expected, and what was met, with the submission's own numbers. Names are listed once."""
     criteria = tuple(criteria)
     wrong = _by_name(missed(criteria))
     met = _by_name(one for one in criteria if one.met and one.name not in {other.name for other in wrong})
     parts = [one.symptom for one in wrong if one.symptom]
     if others := [one for one in wrong if not one.symptom]:
         parts.append(f"Not met: {'; '.join(map(_short, others))}.")
+    if answers := [one.expected for one in wrong if one.withholds]:
+        parts.append(f"Expected: {'; '.join(answers)}.")
     if met:
         shown = (f"{one.name} {one.found}" if one.has_value else one.name for one in met)
         parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(shown)}.")

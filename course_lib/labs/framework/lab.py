@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import tempfile
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from course_lib._util.files import state_folder
 from course_lib._util.plain_text import plain
 from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark import Comparison
@@ -49,6 +51,7 @@ _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that 
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
+CHECK_AGAIN = "Check again to see what was expected."
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 _CAUSES = {  # of a task that its data do not decide, with where to look: by `Criterion.code`
     "": (judging.BUSY, "Close other programs, then run this check again."),
@@ -187,7 +190,8 @@ class Lab(ABC):
         except CourseError as error:
             general = self.run_hint if isinstance(error, EngineError) else self.build_hints.get("", _BUILD_HINT)
             hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
-            return replace(self.outcome(task.id, Tier.NONE, error, hint), criteria=tuple(criteria))
+            before = tuple(replace(criterion, expected="") for criterion in criteria)
+            return replace(self.outcome(task.id, Tier.NONE, error, hint), criteria=before)
         return self.decided(task.id, criteria)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
@@ -229,10 +233,27 @@ class Lab(ABC):
         with notebook_stages() as begins:
             begins("the check starts", _START_S)
             examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
-        outcome = next(outcome for outcome in examined.outcomes if outcome.task.id == task)
+        outcome = self.for_learner(next(outcome for outcome in examined.outcomes if outcome.task.id == task), Path(folder))
         if execution and not outcome.passed:
             raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)
         return outcome
+
+    def for_learner(self, outcome: Outcome, folder: Path) -> Outcome:
+        """What a self-check shows: the first failure of a task in this folder has the symptoms, and later ones what was expected, too.
+
+        An empty file notes the first failure. Where it cannot be kept, each failure is shown as a later one.
+        """
+        if not any(criterion.withholds for criterion in outcome.criteria):
+            return outcome
+        place = hashlib.sha256(f"{folder.resolve()}\n{self.name}\n{outcome.task.id}".encode()).hexdigest()[:16]
+        try:
+            failed_before = state_folder("failed_checks") / place
+            failed_before.parent.mkdir(parents=True, exist_ok=True)
+            failed_before.touch(exist_ok=False)
+        except (OSError, CourseError):
+            return outcome
+        shown = self.decided(outcome.task.id, [replace(criterion, expected="") for criterion in outcome.criteria])
+        return replace(shown, message=f"{shown.message} {CHECK_AGAIN}")
 
     def task(self, task_id: str) -> Task:
         """The task with this id, or a CourseError that names those that there are."""

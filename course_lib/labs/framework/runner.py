@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from course_lib.errors import NO_ANSWER, EngineError, ExaminerFault
 from course_lib.exercises.comparing import same, shown
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
-from course_lib.labs.framework.criteria import ALL, Criterion, all_right
+from course_lib.labs.framework.criteria import ALL, LISTED, Criterion, all_right
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.submission import read_text
 
@@ -229,18 +229,20 @@ def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
 
 
 def case_criterion(
-    name: str, cases: Sequence[Case], results: Sequence[Any], needed_for: str = ALL, *, hint: str = ""
+    name: str, cases: Sequence[Case], results: Sequence[Any], needed_for: str = ALL, *, hint: str = "", of_function: bool = True
 ) -> Criterion:
-    """Whether the results of `call` are the expected ones. Each wrong one is listed with the words of its mistake, if it is a usual one."""
-    wrong = [line for case, result in zip(cases, results, strict=True) if (line := _complaint(case, result))]
-    return all_right(name, wrong, len(cases), needed_for, hint=hint)
+    """Whether the results are the expected ones. Each wrong one is listed with the words of its mistake, if it is a usual one.
 
-
-def _complaint(case: Case, result: Any) -> str:
-    name = case.shown or shown(case.arguments)
-    if isinstance(result, Failed):
-        return f"{name}: {result}"
-    if same(result, case.expected, case.tolerance):
-        return ""
-    usual = (words for words, mistaken in case.mistakes.items() if same(result, mistaken, case.tolerance))
-    return f"{name}: {next(usual, f'found {shown(result)}')}"
+    Args:
+        of_function: whether `call` returned them. The expected results of other cases are the learner's answers: they are not shown.
+    """
+    wrong, expected = [], []
+    for case, result in zip(cases, results, strict=True):
+        if not same(result, case.expected, case.tolerance):
+            name_of_case = case.shown or shown(case.arguments)
+            usual = (words for words, mistaken in case.mistakes.items() if same(result, mistaken, case.tolerance))
+            words = str(result) if isinstance(result, Failed) else next(usual, f"found {shown(result)}")
+            wrong.append(f"{name_of_case}: {words}")
+            if of_function and not isinstance(result, Failed):
+                expected.append(f"{shown(case.expected)} for {name_of_case}")
+    return replace(all_right(name, wrong, len(cases), needed_for, hint=hint), expected="; ".join(expected[:LISTED]))
