@@ -184,7 +184,7 @@ def main() -> int:
     source = asked.output / "source"
     everything = ["-E"] if prepare(source) else []  # Sphinx does not see that a function in conf.py changed
     os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
-    os.environ.setdefault("COURSE_BOOK_URL", make_links.address("Book"))
+    os.environ.setdefault("COURSE_BOOK_URL", make_links.book(make_links.repository()))
     os.environ["XDG_STATE_HOME"] = str(asked.output.resolve() / "state")  # the start page shows no exercise as solved
     os.environ["IPYTHONDIR"] = str(asked.output.resolve() / "ipython")  # kernels warn of their transport, 17 times
     settings = asked.output / "ipython" / "profile_default" / "ipython_kernel_config.py"

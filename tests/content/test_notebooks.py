@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from base64 import b64decode
 from collections.abc import Iterator
@@ -52,19 +54,57 @@ def test_code_fits_the_page(path):
     assert [(cell["id"], line) for cell in cells for line in cell.source.splitlines() if len(line) > 92] == []
 
 
+GITHUB, ELSEWHERE = "https://github.com/someone/a-course", "https://example.org/someone/a-course"
+
+
 @pytest.mark.parametrize("path", make_links.sources(), ids=name_of)
-def test_the_links_of_a_notebook_and_what_it_installs_are_those_of_pyproject(path):
+def test_a_notebook_has_the_address_of_pyproject_and_links_only_where_there_is_one(path):
+    name = make_links.name_in_repository(path)
     notebook = nbformat.read(path, as_version=4)
-    expected = make_links.with_links(notebook, make_links.name_in_repository(path))
-    assert notebook == expected, "run `python docs/make_links.py`, then `course release`"
+    assert notebook == make_links.with_links(notebook, name, make_links.repository()), "run `python docs/make_links.py`"
+    published = make_links.with_links(notebook, name, GITHUB)
+    assert f"https://someone.github.io/a-course/{name.replace('.ipynb', '.html')})" in published.cells[0].source
+    assert f"https://colab.research.google.com/github/someone/a-course/blob/main/{name})" in published.cells[0].source
+    elsewhere = make_links.with_links(published, name, ELSEWHERE)
+    assert f'@ git+{ELSEWHERE}"' in elsewhere.cells[1].source and not re.search("github|colab", str(elsewhere.cells[:2]))
+    unpublished = make_links.with_links(elsewhere, name, "")
+    assert not re.search(r"https?://\S*a-course|\bgit\+|\[Read it", str(unpublished))
+    assert make_links.with_links(unpublished, name, GITHUB) == published
 
 
 def test_readme_links_to_the_book_from_its_first_lines_and_from_each_row_of_the_syllabus():
-    text, book = make_links.readme(), make_links.address("Book")
-    assert text == (ROOT / "README.md").read_text(encoding="utf-8"), "run `python docs/make_links.py`"
-    lectures = [path.stem for path in sorted(ROOT.glob("lectures/*.ipynb")) if path.name[:2] != "00"]
-    assert re.findall(rf"\(\[outputs\]\({re.escape(book)}lectures/(\w+)\.html\)\) \|", text) == lectures
-    assert text.index(book) < text.index("<img")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text == make_links.readme(text, make_links.repository()), "run `python docs/make_links.py`"
+    published, book = make_links.readme(text, GITHUB), "https://someone.github.io/a-course/"
+    assert re.findall(rf"\(\[outputs\]\({re.escape(book)}lectures/(\w+)\.html\)\) \|", published) == [
+        path.stem for path in LESSONS
+    ]
+    assert published.index(book) < published.index("<img") and f"git clone {GITHUB} && cd a-course\n" in published
+    elsewhere = make_links.readme(published, ELSEWHERE)
+    assert f"git clone {ELSEWHERE} && cd a-course\n" in elsewhere and "github.io" not in elsewhere
+    assert "a-course" not in make_links.readme(elsewhere, "")
+
+
+CELL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell()
+shell.register_magic_function(print, magic_name="pip")
+sys.modules["course_lib"] = None  # not installed
+shell.run_cell(sys.stdin.read()).raise_error()
+"""
+
+
+@pytest.mark.parametrize(
+    "answer, extra", [("echo 580.95.05", "[gpu]"), ("echo 550.54.15", ""), ("echo NVIDIA-SMI has failed", ""), ("exit 127", "")]
+)
+def test_a_hosted_machine_gets_tensorrt_where_its_driver_can_run_it(answer, extra, tmp_path):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{answer}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "IPYTHONDIR": str(tmp_path)}
+    source = make_links.INSTALL.replace("REPOSITORY", ELSEWHERE)
+    ran = subprocess.run([sys.executable, "-c", CELL], input=source, capture_output=True, text=True, env=environment)
+    assert (ran.stdout, ran.stderr) == (f'install -q "tensorrt-course{extra} @ git+{ELSEWHERE}"\n', "")
 
 
 @pytest.fixture(scope="module")

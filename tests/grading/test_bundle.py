@@ -22,6 +22,7 @@ from course_lib.errors import CourseError
 from course_lib.grading.isolation import withheld
 from course_lib.grading.isolation.sandbox import Sandbox
 from course_lib.grading.nbgrader import bundle, learner_version
+from docs import make_links
 from tests.grading.conftest import needs_sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -301,9 +302,8 @@ def test_notebooks_alone_run_in_a_fresh_environment(written, tmp_path, monkeypat
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
 
     for path in ("solutions/lab01_first_engine/lab01_first_engine.ipynb", "lectures/13_torch_tensorrt.ipynb"):
-        notebook = nbformat.read(ROOT / path, as_version=4)
-        install = next(cell for cell in notebook.cells if cell.id == "install")
-        install.source = re.sub(r"git\+\S+", str(wheel), install.source)
+        notebook = make_links.with_links(nbformat.read(ROOT / path, as_version=4), path.replace("solutions", "labs"), "WHEEL")
+        notebook.cells[1].source = notebook.cells[1].source.replace("git+WHEEL", wheel.as_uri())
         alone = tmp_path / Path(path).stem
         alone.mkdir()
         NotebookClient(notebook, timeout=1800, kernel_name="fresh", resources={"metadata": {"path": str(alone)}}).execute()
