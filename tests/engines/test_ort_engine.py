@@ -1,4 +1,4 @@
-"""ONNX Runtime's engine: bindings without a copy, really run on the CPU; a GPU that does not work is an error with the reason."""
+"""ONNX Runtime's engine on the CPU; a GPU that does not work is an error with the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
 
 from course_lib import engines
 from course_lib.engines import Plan
@@ -25,6 +24,7 @@ from course_lib.engines.cuda import driver as cuda_driver
 from course_lib.engines.cuda import stream as cuda_stream
 from course_lib.errors import BackendUnavailable, CourseError, EngineError
 from course_lib.recipe import Recipe
+from tests.one_line import one_line
 
 pytestmark = pytest.mark.skipif(ort_session.device() == "cuda", reason="tests/gpu runs these on the GPU")
 
@@ -36,49 +36,9 @@ def engine(small_ort_plan: Plan) -> OnnxRuntimeEngine:
     return OnnxRuntimeEngine(small_ort_plan)
 
 
-def _image(batch: int) -> torch.Tensor:
-    return torch.rand(batch, 1, 32, 32)
-
-
 def _rejected(kind: type[CourseError], words: list[str], call: Callable[[], Any]) -> None:
-    with pytest.raises(kind) as raised:
+    with one_line(kind, *words):
         call()
-    assert type(raised.value) is kind and len(str(raised.value).splitlines()) == 1
-    assert [word for word in words if word not in str(raised.value)] == [], raised.value
-
-
-# ---- torch tensors
-
-
-@pytest.mark.parametrize("batch", [1, 3, 32, 2])
-def test_tensors_give_what_arrays_give(batch: int, engine: OnnxRuntimeEngine) -> None:
-    image = _image(batch)
-    outputs = engine.run_tensors({"image": image})
-    assert isinstance(outputs["logits"], torch.Tensor) and outputs["logits"].shape == (batch, 10)
-    assert np.array_equal(outputs["logits"].numpy(), engine.infer({"image": image.numpy()})["logits"])
-
-
-def test_inputs_are_bound_where_they_are(engine: OnnxRuntimeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound: list[tuple[Any, ...]] = []
-    original = onnxruntime.IOBinding.bind_input
-
-    def bind_input(self: Any, *arguments: Any) -> None:
-        bound.append(arguments)
-        original(self, *arguments)
-
-    monkeypatch.setattr(onnxruntime.IOBinding, "bind_input", bind_input)
-    image = _image(3)
-    engine.run_tensors({"image": image})
-    assert bound == [("image", "cpu", 0, np.float32, (3, 1, 32, 32), image.data_ptr())]
-
-
-def test_outputs_of_one_call_outlive_the_next(engine: OnnxRuntimeEngine) -> None:
-    image = _image(2)
-    first = engine.run_tensors({"image": image})["logits"]
-    kept = first.clone()
-    for _ in range(3):
-        engine.run_tensors({"image": _image(2)})
-    assert torch.equal(first, kept)
 
 
 def test_the_size_of_an_output_may_depend_on_values(one_node: Callable[..., Any], tmp_path: Path) -> None:
@@ -88,33 +48,17 @@ def test_the_size_of_an_output_may_depend_on_values(one_node: Callable[..., Any]
     engine = engines.load(engines.build(tmp_path / "model.onnx", backend="onnxruntime"))
     assert isinstance(engine, OnnxRuntimeEngine)
     for values, places in (([0.0, 2.0, 3.0], [1, 2]), ([0.0, 0.0], []), ([5.0], [0])):
-        found = engine.run_tensors({"x0": torch.tensor(values)})["y"]
-        assert found.dtype == torch.int64 and found.tolist() == [places]
-
-
-@pytest.mark.parametrize(
-    ("tensors", "words"),
-    [
-        ({}, ["missing input image"]),
-        ({"image": torch.zeros(33, 1, 32, 32)}, ["33x1x32x32", "outside every profile"]),
-        ({"image": torch.zeros(1, 1, 32, 32, dtype=torch.float64)}, ["needs dtype float32, found float64"]),
-        ({"image": torch.zeros(1, 1, 32, 32, device="meta")}, ["'image' is on meta", "runs on cpu"]),
-        ({"image": torch.zeros(1, 1, 32, 64)[..., ::2]}, ["'image' is not contiguous", ".contiguous()"]),
-    ],
-)
-def test_tensors_that_cannot_be_bound(tensors: dict[str, torch.Tensor], words: list[str], engine: OnnxRuntimeEngine) -> None:
-    _rejected(EngineError, words, lambda: engine.run_tensors(tensors))
-    assert engine.run_tensors({"image": _image(1)})["logits"].shape == (1, 10)
+        found = engine.infer({"x0": np.array(values, np.float32)})["y"]
+        assert found.dtype == np.int64 and found.tolist() == [places]
 
 
 def test_a_call_that_fails_is_one_line(one_node: Callable[..., Any], tmp_path: Path) -> None:
     onnx.save(one_node("MatMul", [["n", "k"], ["m", "p"]], output=["n", "p"]), tmp_path / "model.onnx")
     engine = OnnxRuntimeEngine(OnnxRuntime().compile(tmp_path / "model.onnx", Recipe().wire(), {}))
-    tensors = {"x0": torch.ones(2, 3), "x1": torch.ones(4, 5)}
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    for call in (lambda: engine.run_tensors(tensors), lambda: engine.infer(arrays), lambda: engine.time_ms(arrays)):
+    arrays = {"x0": np.ones((2, 3), np.float32), "x1": np.ones((4, 5), np.float32)}
+    for call in (lambda: engine.infer(arrays), lambda: engine.time_ms(arrays)):
         _rejected(EngineError, ["onnxruntime failed: "], call)
-    assert engine.run_tensors({**tensors, "x1": torch.ones(3, 5)})["y"].tolist() == [[3.0] * 5] * 2
+    assert engine.infer({**arrays, "x1": np.ones((3, 5), np.float32)})["y"].tolist() == [[3.0] * 5] * 2
 
 
 # ---- what is timed
@@ -145,7 +89,7 @@ def test_a_new_shape_runs_once_before_the_clock_starts(engine: OnnxRuntimeEngine
     monkeypatch.setattr(engine, "_clock", clock)
     for batch, ran in ((2, 2), (2, 1), (5, 2), (2, 1)):
         runs.clear()
-        assert engine.time_ms({"image": _image(batch).numpy()}) == 1.5
+        assert engine.time_ms({"image": np.zeros((batch, 1, 32, 32), np.float32)}) == 1.5
         assert runs == [(batch, 10)] * ran
     assert clock.calls == 4
 
@@ -258,18 +202,9 @@ def test_without_a_gpu_or_without_cuda_it_is_the_cpu(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(not TELLS_PLACES, reason="this version of ONNX Runtime does not tell")
-def test_every_node_has_a_place(engine: OnnxRuntimeEngine, small_onnx: Path) -> None:
+def test_every_node_has_a_place_and_those_left_on_the_cpu_are_told(engine: OnnxRuntimeEngine, small_onnx: Path) -> None:
     operators = [node.op_type for node in onnx.load(small_onnx).graph.node]
     assert engine.device == "cpu" and engine.placement == {"cpu": tuple(operators)}
-
-
-def test_nodes_left_on_the_cpu_are_told() -> None:
     (note,) = ort_backend._device_notes("cuda", {"cuda": ("Conv", "Relu"), "cpu": ("Shape", "Gather", "Shape")})
     assert note == "3 nodes run on the CPU, the others on the GPU: 2 Shape, 1 Gather"
     assert ort_backend._device_notes("cuda", {"cuda": ("Conv",)}) == [] == ort_backend._device_notes("cuda", {})
-
-
-def test_device_memory_is_described_for_other_libraries() -> None:
-    value = SimpleNamespace(shape=lambda: [3, 10], data_ptr=lambda: 4096)
-    described = ort._CudaArray(value, "float16").__cuda_array_interface__
-    assert described == {"shape": (3, 10), "typestr": "<f2", "data": (4096, False), "version": 3}
