@@ -248,7 +248,7 @@ def test_true_causes_have_full_points_also_as_another_run_measured_them(name_cau
         ({"engine": None}, "partial", "one that costs time is not named", "Sum every range"),
         ({"logging": {"range": "log", "share": 0.01}}, "partial", "negligible: logging", "looks bad is not always slow"),
         ({"pixels": {"range": "prepare", "share": 0.5}}, "partial", "is not the range", "innermost range"),
-        ({"batch": {"range": "infer", "share": 0.9}}, "partial", "of the serving time, not 90 %", "innermost range"),
+        ({"batch": {"range": "infer", "share": 0.9}}, "partial", "does not take 90 % of the serving time", "innermost range"),
         ({"engine": {"range": "load", "share": 0.2}}, "partial", "no range 'load'", "innermost range"),
         ({"engine": None, "batch": None, "lock": {"range": "lock", "share": 0.1}}, "none", "3 of 8", "looks bad"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from course_lib.engines import ModelSource, Plan
 from course_lib.engines.cache.plan_cache import PlanCache
 from course_lib.errors import EngineError
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, equals
 from course_lib.labs.framework.examination import TimedWorker, ours
 from course_lib.labs.framework.lab import Work, absent, step
 from course_lib.labs.framework.racing import (
@@ -92,10 +92,9 @@ def profile(work: FirstEngineWork) -> Iterator[Criterion]:
         met, bound = len(accepted) >= least, f"{least} of {high} sizes"
         yield Criterion("batches that it accepts", covered, bound, met, needed_for, hint, symptom=symptom)
     tuned = next((one.opt[0] for one in _ranges(work.recipe) if one.contains((USUAL, 1, 32, 32))), 0)
-    symptom = f"The profile for one image is tuned for {tuned}: opt is a batch of {tuned}, expected {USUAL}."
     hint = "TensorRT chooses the fastest kernels for opt. Which batch does the service send most often?"
     if tuned:
-        yield Criterion("opt for one image", str(tuned), str(USUAL), tuned == USUAL, ALL, hint, symptom=symptom)
+        yield equals("opt for one image", tuned, USUAL, described="the batch that the service sends most often", hint=hint)
 
 
 def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:

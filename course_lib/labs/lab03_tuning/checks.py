@@ -190,14 +190,18 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
         before, after = (work.layers(*one) for one in (night.before, night.after))
         weights = [list(model.graph.initializer) for model, _ in (night.before, night.after)]
         kind, new = _difference(before, after, same_weights=weights[0] == weights[1])
-        kinds.append(Case((name,), kind, {words: mistaken for mistaken, words in _WORDS[kind].items()}, shown=name))
+        kinds.append(Case((name,), kind, shown=name))
         mistakes = {"that is the number of all kernels": len(after.kernels)}
         counts.append(Case((name,), new, mistakes, shown=name))
     answers = [found.get(name) for name in given.NIGHTS]
+    differs = [found[name].differs if name in found else None for name in given.NIGHTS]
     hint = "Compare in this order: fused operators, tactics, weights. The bytes of a plan or of a file decide nothing."
-    yield case_criterion("nights with the right difference", kinds, [one and one.differs for one in answers], HALF, hint=hint)
+    right = case_criterion("nights with the right difference", kinds, differs, HALF, hint=hint, of_function=False)
+    reasons = [_WORDS[case.expected].get(one, "") for case, one in zip(kinds, differs, strict=True) if one]
+    yield replace(right, expected="; ".join(filter(None, reasons)))
     hint = "A kernel counts if no kernel of yesterday's engine has its tactic."
-    yield case_criterion("nights with the right count", counts, [one and one.new_tactics for one in answers], hint=hint)
+    new_tactics = [one and one.new_tactics for one in answers]
+    yield case_criterion("nights with the right count", counts, new_tactics, hint=hint, of_function=False)
 
 
 def _difference(before: LayerTable, after: LayerTable, *, same_weights: bool) -> tuple[Difference, int]:
@@ -320,11 +324,13 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
             verdicts.append(Case((condition,), _verdict(found.conditions[condition]), shown=condition))
     answers = [found.conditions.get(condition) for condition in record]
     hint = "Divide the median time of a condition by the median time of the engines that were built alone."
-    yield case_criterion("ratios", ratios, [one and one.ratio for one in answers], HALF, hint=hint)
+    yield case_criterion("ratios", ratios, [one and one.ratio for one in answers], HALF, hint=hint, of_function=False)
     hint = "Draw as many builds as there are, with replacement, on both sides, and take the middle 95 % of the ratios."
-    yield case_criterion("intervals", intervals, [one and [one.low, one.high] for one in answers], hint=hint)
+    both = [one and [one.low, one.high] for one in answers]
+    yield case_criterion("intervals", intervals, both, hint=hint, of_function=False)
     hint = "A condition is as fast if all of its interval is at most 1.05, slower if all of it is above, and open otherwise."
-    yield case_criterion("verdicts on these intervals", verdicts, [one.verdict for one in answers if one], hint=hint)
+    follow = [one.verdict for one in answers if one]
+    yield case_criterion("verdicts on these intervals", verdicts, follow, hint=hint, of_function=False)
     shown = [name for name, one in found.conditions.items() if one.verdict == "as fast"]
     fast = [name for name, row in record.items() if row["full"] and name in shown]
     cheapest = min(fast, key=lambda name: float(record[name]["seconds"]), default="")

@@ -245,7 +245,7 @@ def _problem(suspect: str, evidence: Evidence, measured: Sequence[Mapping[str, f
     found = [one[name] for one in measured if name in one]
     low, high = min(found), max(found)
     if not low - max(0.05, 0.35 * low) <= evidence.share <= high + max(0.05, 0.35 * high):
-        return f"{name!r} takes {100 * low:.0f} % of the serving time, not {100 * evidence.share:.0f} %"
+        return f"{name!r} does not take {100 * evidence.share:.0f} % of the serving time"
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,20 +39,16 @@ def median(x: np.ndarray, dim: int, keepdim: bool, output: int) -> Case:
     expected, other = (tensor.median(dim, keep)[output].numpy() for keep in (keepdim, not keepdim))
     ordered = np.sort(x, axis=dim)
     places = {
-        "found the upper of the two middle values, PyTorch returns the lower one": size // 2,
+        "found the upper of the two middle values": size // 2,
         "found the smallest value: which of TopK's elements is the last one?": 0,
         "found the largest value: in which order does TopK sort?": size - 1,
-        "found the value before the middle one: for an odd size, k is (size + 1) // 2": size // 2 - 1,
+        "found the value before the middle one: which k belongs to an odd size?": size // 2 - 1,
     }
     values = {words: np.take(ordered, [place], dim).reshape(expected.shape) for words, place in places.items()}
     mistakes = {
-        f"found the shape {other.shape}, expected {expected.shape}": other,
+        f"found the shape {other.shape}: what does keepdim say?": other,
         "found several elements. How many does TopK return?": np.take(ordered, range((size + 1) // 2), dim),
-        **(
-            {"found the values. The indices are the second output of TopK": tensor.median(dim, keepdim)[0].numpy()}
-            if output
-            else values
-        ),
+        **({"found the values and not the indices": tensor.median(dim, keepdim)[0].numpy()} if output else values),
     }
     words = f"{'indices' if output else 'values'} of x.median(dim={dim}, keepdim={keepdim}) with x of shape {x.shape}"
     return Case((x, dim, keepdim, output), expected, mistakes, words, tolerance=1e-5)
@@ -142,14 +138,13 @@ def converter(found: Found, asked: Sequence[Case]) -> Iterator[Criterion]:
         chosen = [number for number, case in enumerate(asked) if case.arguments[3] == output]
         yield case_criterion(name, [asked[n] for n in chosen], [answers[n] for n in chosen], needed, hint=_COMPARE)
     place, words = _place(found.places.get("dynamic"))
-    hint = (
-        words
-        or "The partitioner gives a converter an open batch size only if its registration says supports_dynamic_shapes=True."
-    )
-    yield Criterion("a median with an open batch size", place, "TensorRT", place == "TensorRT", hint=hint)
+    hint = words or "What does the registration of the converter say about a batch size that is not known?"
+    registered = Criterion("a median with an open batch size", place, "TensorRT", place == "TensorRT", hint=hint)
+    yield replace(registered, expected="supports_dynamic_shapes=True in the registration")
     place, words = _place(found.places.get("long"))
-    hint = "TensorRT's TopK takes at most 3,840 elements. A capability_validator that returns False leaves a node to PyTorch."
-    yield Criterion("a median of 9,000 rows", place, "PyTorch", place == "PyTorch", hint=f"{hint} {words}".strip())
+    hint = f"TensorRT's TopK takes at most 3,840 elements. What can a registration say about a single node? {words}".strip()
+    left = Criterion("a median of 9,000 rows", place, "PyTorch", place == "PyTorch", hint=hint)
+    yield replace(left, expected="a capability_validator that returns False for it")
 
 
 def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Criterion]:
@@ -158,7 +153,8 @@ def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Criterion]:
     if found.registered:
         yield registrations(found)
     types = ", ".join(sorted(found.types))
-    yield Criterion("type of the logits", types, "float32", types == "float32", HALF, "Return x.float().")
+    hint = "Which type does the last operation of `forward` have?"
+    yield Criterion("type of the logits", types, "float32", types == "float32", HALF, hint, expected="x.float() as the result")
     error, hint = _error(found.logits, expected)
     yield Criterion("relative error of the logits", f"{error:.2g}", f"{SAME}", error <= SAME, HALF, hint)
     outside = ", ".join(blocks.in_pytorch)
@@ -168,8 +164,11 @@ def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Criterion]:
     yield Criterion("blocks", count, "1, in TensorRT", len(blocks.blocks) == blocks.engines == 1, hint=hint)
     kernels = [kernel for block in blocks.blocks for kernel in block.layers.kernels]
     wide = [kernel.name for kernel in kernels if _wide(kernel)]
-    hint = f"These kernels multiply by FP32 weights: {', '.join(wide[:3])}. Call half() on the layers and on what they read."
-    yield Criterion("kernels with FP32 weights of a layer", str(len(wide)), "0", not wide and bool(kernels), hint=hint)
+    hint = (
+        f"These kernels multiply by FP32 weights: {', '.join(wide[:3])}. Which type do their layers have, and what they read?"
+    )
+    narrow = Criterion("kernels with FP32 weights of a layer", str(len(wide)), "0", not wide and bool(kernels), hint=hint)
+    yield replace(narrow, expected="half() on these layers and on what they read")
     fused = sum("mha" in kernel.name for kernel in kernels)
     hint = "Without a kernel such as _gemm_mha_v2, the scores make a round trip to memory. Which type do query, key and value have?"
     yield Criterion("attention in one kernel", str(fused), "at least 1", fused >= 1, hint=hint)
@@ -179,11 +178,11 @@ def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found)
     """The range, what the given module makes of the keywords, and the size of the plan."""
     least, best, most = (batch[name] for name in ("min", "opt", "max"))
     covers = least <= min(traffic) and max(traffic) <= most <= WIDEST
-    wanted = f"{min(traffic)} to at least {max(traffic)}, at most {WIDEST}"
+    wanted, day = f"{min(traffic)} to at least {max(traffic)}", f"the batch sizes of the day, at most {WIDEST}"
     hint = "A batch outside the range is an error at run time."
-    yield Criterion("range of batch sizes", f"{least} to {most}", wanted, covers, HALF, hint)
+    yield Criterion("range of batch sizes", f"{least} to {most}", day, covers, HALF, hint, expected=wanted)
     frequent = max(traffic, key=lambda size: traffic[size])
-    yield equals("opt", best, frequent, hint="The kernels are chosen for opt. Which size is the most frequent?")
+    yield equals("opt", best, frequent, described="the most frequent batch size", hint="The kernels are chosen for opt.")
     border, blocks = found.border, found.blocks.blocks if found.blocks else ()
     plan = blocks[0].plan_bytes if len(blocks) == 1 and blocks[0].in_tensorrt else None
     whole = "not fully supported" in border

@@ -364,7 +364,8 @@ def requirements(config: Config) -> Iterator[Criterion]:
     yield Criterion("batches up to the largest", found, "the largest that the plan allows", whole, ALL, hint)
     delay = int((batching or {}).get("max_queue_delay_microseconds", 0))
     hint, in_time = "With 0, no request waits for others. What is the unit?", 0 < delay <= LONGEST_DELAY_US
-    yield Criterion("queueing delay", f"{delay:,} us", f"above 0, at most {LONGEST_DELAY_US:,} us", in_time, ALL, hint)
+    bound = f"above 0, at most {LONGEST_DELAY_US / 1000:g} ms"
+    yield Criterion("queueing delay", f"{delay:,} us", bound, in_time, ALL, hint, expected=f"at most {LONGEST_DELAY_US:,} us")
     groups = config["instance_group"]
     on_gpu = all(group["kind"] in ("KIND_GPU", "KIND_AUTO") and set(map(int, group["gpus"])) <= {0} for group in groups)
     total = sum(max(1, int(group["count"])) for group in groups) or 1

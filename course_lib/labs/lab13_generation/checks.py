@@ -19,6 +19,7 @@ from course_lib.labs.framework import onnx_model, runner
 from course_lib.labs.framework.criteria import (
     ALL,
     HALF,
+    LISTED,
     Criterion,
     all_right,
     at_most,
@@ -225,13 +226,15 @@ def loop(work: GenerationWork) -> Iterator[Criterion]:
     right = runner.case_criterion("requests that are answered", cases, answers, HALF, hint=hint)
     yield right
     if right.met:
-        wasted = []
+        wasted, enough = [], []
         for case, one in zip(cases, found, strict=True):
             prompt, _, position, _ = case.arguments
             if one["calls"] > (fewest := fewest_calls(position, len(prompt), len(case.expected))):
-                wasted.append(f"{case.shown}: {one['calls']} calls, and {fewest} are enough")
+                wasted.append(f"{case.shown}: {one['calls']} calls")
+                enough.append(f"{fewest} calls are enough for {case.shown}")
         hint = "Which calls have scores that nothing reads, and which could be one call?"
-        yield all_right("requests without a call too many", wasted, len(cases), hint=hint)
+        fewer = all_right("requests without a call too many", wasted, len(cases), hint=hint)
+        yield replace(fewer, expected="; ".join(enough[:LISTED]))
 
 
 def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
