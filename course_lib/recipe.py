@@ -7,9 +7,9 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
 from course_lib._util import text_files, toml_text
 from course_lib.errors import PROFILE, RecipeError
@@ -57,22 +57,7 @@ class ShapeRange(_Value):
         )
 
 
-class _FrozenDict(dict[str, ShapeRange]):
-    """A dictionary that cannot change, so that it has a hash."""
-
-    def _reject(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("a profile cannot change: make a new one")
-
-    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _reject
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-    def __reduce__(self) -> tuple[type[_FrozenDict], tuple[dict[str, ShapeRange]]]:  # pickle would set the items one by one
-        return type(self), (dict(self),)
-
-
-class Profile(RootModel[Annotated[dict[str, ShapeRange], AfterValidator(_FrozenDict)]]):
+class Profile(RootModel[dict[str, ShapeRange]]):
     """An optimization profile: one `ShapeRange` per input with dynamic dimensions.
 
     >>> Profile(image=dict(min=(1, 1, 32, 32), opt=(8, 1, 32, 32), max=(32, 1, 32, 32)))["image"].opt

@@ -143,21 +143,6 @@ def test_python_callers_get_the_same_errors() -> None:
     assert issubclass(RecipeError, CourseError) and issubclass(RecipeError, ValueError)
 
 
-def test_equal_values_have_one_hash_and_no_part_of_them_changes(service_recipe: Recipe) -> None:
-    again = Recipe.loads(service_recipe.dumps())
-    assert again == service_recipe and hash(again) == hash(service_recipe) and len({again, service_recipe}) == 1
-    assert hash(Recipe()) != hash(service_recipe) and hash(Recipe()) == hash(Recipe())
-    shapes = service_recipe.profiles[0].root
-    bigger = ShapeRange(min=(1,), opt=(1,), max=(1,))
-    for change in (
-        lambda: shapes.__setitem__("image", bigger),
-        lambda: shapes.update(image=bigger),
-        lambda: shapes.setdefault("other", bigger),
-        lambda: shapes.pop("image"),
-        lambda: shapes.__ior__({"image": bigger}),
-        shapes.clear,
-    ):
-        with pytest.raises(TypeError, match="make a new one"):
-            change()
+def test_a_copy_is_equal(service_recipe: Recipe) -> None:
     for copied in (copy.deepcopy(service_recipe), pickle.loads(pickle.dumps(service_recipe))):
-        assert copied == service_recipe and hash(copied) == hash(service_recipe)
+        assert copied == service_recipe
