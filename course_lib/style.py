@@ -202,8 +202,20 @@ def picture_for_output(drawn: Figure) -> tuple[str, str]:
 
 
 def png(drawn: Figure) -> bytes:
-    """The figure as a PNG file."""
-    return _saved(drawn, "png")
+    """The figure as a PNG file: a white card with round corners, which can be read on a dark page, too."""
+    from matplotlib.patches import FancyBboxPatch
+    from matplotlib.transforms import Bbox
+
+    width, height = drawn.get_size_inches()
+    sides = Bbox.from_extents(-_MARGIN, -_MARGIN, width + _MARGIN, height + _MARGIN)
+    # What is placed in inches begins at the corner of the file, and the figure begins at the margin.
+    card = FancyBboxPatch((0, 0), *sides.size, f"round,pad=0,rounding_size={_MARGIN}", transform=drawn.dpi_scale_trans)
+    card.set(facecolor="white", edgecolor="none", zorder=-1, in_layout=False)
+    drawn.add_artist(card)
+    try:
+        return _saved(drawn, "png", bbox_inches=sides, facecolor="none")
+    finally:
+        card.remove()
 
 
 def svg(drawn: Figure) -> str:
@@ -214,6 +226,7 @@ def svg(drawn: Figure) -> str:
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)
 
 
+_MARGIN = 0.1  # inches around a figure on its card
 _DARK, _INK = 0x17, 0xE8  # gray levels of a dark page and of its text
 
 
@@ -236,7 +249,7 @@ def _dark_rules(text: str) -> str:
     return "@media (prefers-color-scheme: dark) {" + " ".join(rules) + "}"
 
 
-def _saved(drawn: Figure, form: str) -> bytes:
+def _saved(drawn: Figure, form: str, **options: Any) -> bytes:
     from io import BytesIO
 
     import matplotlib
@@ -246,7 +259,8 @@ def _saved(drawn: Figure, form: str) -> bytes:
         axes.xaxis.label.set_wrap(True)
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "course", "svg.fonttype": "none"}):  # equal figures are equal files
-        drawn.savefig(buffer, format=form, metadata={"Date": None, "Title": alt_text(drawn)} if form == "svg" else None)
+        metadata = {"Date": None, "Title": alt_text(drawn)} if form == "svg" else None
+        drawn.savefig(buffer, format=form, metadata=metadata, **options)
     return buffer.getvalue()
 
 

@@ -1,10 +1,9 @@
 """Each lecture begins with its key figure: a committed picture with a text for those who cannot see it, drawn by today's code."""
 
-from __future__ import annotations
-
 import re
 import sys
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 
 import nbformat
@@ -115,6 +114,19 @@ def test_a_figure_follows_the_page_into_the_dark() -> None:
     text = style.svg(bars({"a": 1.0, "b": 2.0}, "ms", "b takes twice as long", highlight="b"))
     rules = text[text.index("@media (prefers-color-scheme: dark)") :]
     assert '[style*="fill: #ffffff"] {fill: #171717 !important}' in rules and "svg {fill: #e8e8e8}" in rules
+
+
+@pytest.mark.parametrize("height, width", [(1.2, 5.6), (3.0, 2.0)])
+def test_a_figure_in_a_notebook_is_a_white_card_with_round_corners(height: float, width: float) -> None:
+    figure = style.figure(height, width=width)
+    figure.add_subplot(title="a").plot([1, 2])
+    picture = Image.open(BytesIO(style.png(figure)))
+    columns, rows = (range(size) for size in picture.size)
+    assert {picture.getpixel((x, y))[3] for x in columns[:: len(columns) - 1] for y in rows[:: len(rows) - 1]} == {0}
+    middles = {picture.getpixel((len(columns) // 2, y)) for y in (0, -1)} | {
+        picture.getpixel((x, len(rows) // 2)) for x in (0, -1)
+    }
+    assert middles == {(255, 255, 255, 255)} and not figure.artists
 
 
 def test_the_picture_of_a_report_is_that_of_its_templates() -> None:
