@@ -1,13 +1,11 @@
 """Long work names each step as it begins: a line a step in a pipe, a bar on a terminal, nothing where it must stay silent."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
 
 from course_lib import labs
-from course_lib.cli.steps import Steps
+from course_lib.cli.steps import steps
 from course_lib.labs import Examiner
 
 
@@ -17,9 +15,9 @@ class Terminal(io.StringIO):
 
 
 def test_a_pipe_gets_one_line_a_step(capsys):
-    with Steps() as steps:
-        steps.begin("building", 10)
-        steps.begin("measuring", 24.6)
+    with steps() as begin:
+        begin("building", 10)
+        begin("measuring", 24.6)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "building (about 10 s)\nmeasuring (about 25 s)\n")
 
@@ -28,9 +26,9 @@ def test_a_terminal_gets_a_bar_and_an_estimate(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with Steps() as steps:
-        steps.begin("building", 10)
-        steps.begin("measuring", 25)
+    with steps() as begin:
+        begin("building", 10)
+        begin("measuring", 25)
     assert "measuring" in terminal.getvalue() and "of about 25 s" in terminal.getvalue()
 
 

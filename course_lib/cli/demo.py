@@ -6,7 +6,6 @@ In the learner's bundle, which has no reference, the untouched lab is checked in
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ _BATCH = 4
 _RECIPE = Recipe(profiles=(Profile(image=dict.fromkeys(("min", "opt", "max"), (_BATCH, 1, 32, 32))),))
 
 
-def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]:
+def run(root: Path) -> dict[str, Any]:
     """Build, measure and grade, and write everything to the folder ``demo``.
 
     Raises:
@@ -41,20 +40,19 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
     """
     from course_lib.models import classifier, export_onnx
 
-    tell = say or (lambda _: None)
     has_reference = (root / "solutions").is_dir()
     folder = root / WORK
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    tell(f"The demo takes about {'3 minutes' if has_reference else 'a minute'} on two cores and downloads nothing.")
-    tell("1/2  the digits classifier: PyTorch to ONNX to an engine, accuracy and speed against PyTorch eager (about 40 s)")
+    print(f"The demo takes about {'3 minutes' if has_reference else 'a minute'} on two cores and downloads nothing.")
+    print("1/2  the digits classifier: PyTorch to ONNX to an engine, accuracy and speed against PyTorch eager (about 40 s)")
     model = folder / "model.onnx"
     export_onnx(classifier("small"), model)
     plan = build(model, _RECIPE, backend=default_builder())
     layers = folder / "layers.html"
     layers.write_text(layers_page(plan.layers, plan.title), encoding="utf-8")
     accuracy, speed = _measured(build(model, _RECIPE, backend=default_runner()))
-    tell(f"     {plan.layers.summary()}")
+    print(f"     {plan.layers.summary()}")
     return {
         "backend": {"build": default_builder(), "run": default_runner()},
         "accuracy": accuracy,
@@ -63,7 +61,7 @@ def run(root: Path, say: Callable[[str], None] | None = print) -> dict[str, Any]
         "kernels": len(plan.layers.kernels),
         "layers": str(layers),
         "sandbox": sandbox.problem() or "bubblewrap",
-        "submissions": _graded(root, tell) if has_reference else _checked(root, tell),
+        "submissions": _graded(root) if has_reference else _checked(root),
     }
 
 
@@ -90,18 +88,18 @@ def _measured(plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
     return right, {"median": speed.median, "low": speed.low, "high": speed.high}
 
 
-def _graded(root: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+def _graded(root: Path) -> list[dict[str, Any]]:
     """The grades of the reference and of the untouched lab, which are the course's own files: a sandbox is not necessary."""
-    tell("2/2  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)")
+    print("2/2  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)")
     problem = sandbox.problem()
     if problem:
-        tell(f"     no sandbox ({problem}): the two submissions are the course's own, so they are graded with --trusted")
+        print(f"     no sandbox ({problem}): the two submissions are the course's own, so they are graded with --trusted")
     room, grades = Classroom(root, WORK, trusted=bool(problem)), []
     for student, folder in (("solution", "solutions"), ("untouched", "labs")):
         room.submit(student, _LAB, root / folder / _LAB.name)
         for name in _LAB.artifacts:  # what running the notebook in place may have left there
             (room.folder / "submitted" / student / _LAB.name / name).unlink(missing_ok=True)
-        tell(f"     the submission {student!r}: its notebook runs, then its files are examined")
+        print(f"     the submission {student!r}: its notebook runs, then its files are examined")
         grades += room.grade(_LAB, [student])
     for grade in grades:
         if grade.error:
@@ -111,10 +109,10 @@ def _graded(root: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     return [grade.to_json() for grade in grades]
 
 
-def _checked(root: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+def _checked(root: Path) -> list[dict[str, Any]]:
     """The untouched lab in the words of a grade."""
-    tell("2/2  the untouched lab 01 is checked as the grader checks it (about 10 s)")
+    print("2/2  the untouched lab 01 is checked as the grader checks it (about 10 s)")
     found = check(_LAB, root / "labs" / _LAB.name)
-    tell("     no reference in this bundle: its grading is part of the instructor's demo")
+    print("     no reference in this bundle: its grading is part of the instructor's demo")
     review = {"points": {"open": found.open_points}}
     return [{"student": "untouched", "score": found.points, "max_score": found.max_points, "review": review}]

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 _NEARLY = 0.98  # where the bar waits if a step takes longer than estimated
 
 
-class Steps(AbstractContextManager["Steps"]):
-    """Names the steps of long work on standard error: with a bar on a terminal, otherwise one plain line per step.
+@contextmanager
+def steps(*, shown: bool = True) -> Iterator[Callable[[str, float], None]]:
+    """Gives the function that begins a step, by its name and its estimated seconds; it ends the step before.
 
-    Args:
-        shown: False prints nothing.
+    Steps are named on standard error: with a bar on a terminal, otherwise one plain line per step.
     """
+    if not shown:
+        yield lambda name, about_s: None
+    elif not sys.stderr.isatty():
+        yield lambda name, about_s: print(f"{name} (about {about_s:.0f} s)", file=sys.stderr, flush=True)
+    else:
+        with _progress() as progress:
 
-    def __init__(self, *, shown: bool = True) -> None:
-        self._shown = shown
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+            def begin(name: str, about_s: float) -> None:
+                for task in progress.task_ids:
+                    progress.remove_task(task)
+                progress.add_task(name, total=about_s)
 
-    def __enter__(self) -> Steps:
-        if self._shown and sys.stderr.isatty():
-            self._progress = _progress()
-            self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress:
-            self._progress.stop()
-
-    def begin(self, name: str, about_s: float) -> None:
-        """End the current step and begin the next one, with its estimated time in seconds."""
-        if not self._shown:
-            return
-        if self._progress is None:
-            print(f"{name} (about {about_s:.0f} s)", file=sys.stderr, flush=True)
-            return
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=about_s)
+            yield begin
 
 
 def _progress() -> Progress:

@@ -19,14 +19,12 @@ _FIRST_PAGE = "lectures/00_start_here.ipynb"
 
 def start(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that is empty or does not exist", show_default=False)],
-    as_json: AsJson = False,
 ) -> None:
     """Write the lectures and labs of an installed course to a folder."""
     from course_lib.grading.nbgrader import bundle
 
     count = bundle.start(target)
-    if not show(as_json, {"course": str(target), "files": count}):
-        print(f"{target}: {count} files, among them all lectures and labs\nnext: cd {shlex.quote(str(target))} && course lab")
+    print(f"{target}: {count} files, among them all lectures and labs\nnext: cd {shlex.quote(str(target))} && course lab")
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -64,21 +62,18 @@ def progress(as_json: AsJson = False) -> None:
         print(found)
 
 
-def demo(as_json: AsJson = False) -> None:
+def demo() -> None:
     """The whole loop on a real model: build, measure, grade, report."""
     from course_lib.cli import console
     from course_lib.cli.demo import run
 
-    shown = run(course_root(), say=None if as_json else print)
-    if not show(as_json, shown):
-        console.demo(shown)
+    console.demo(run(course_root()))
 
 
 def lab(
     instructor: Annotated[bool, typer.Option("--instructor", help="with nbgrader's buttons and pages")] = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Open JupyterLab at the course. With --json, print first what starts where; Jupyter's own messages go to stderr.
+    """Open JupyterLab at the course.
 
     With --instructor it also has nbgrader's extensions, such as "Create Assignment" and formgrader. `course check` and the check
     cells of a lab tell learners more than its "Validate".
@@ -92,8 +87,6 @@ def lab(
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(own)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter does not run as root, which is the usual user of a rented GPU machine
-    show(as_json, {"root": os.getcwd(), "command": command, "pid": os.getpid()})
-    sys.stdout.flush()
     os.execv(sys.executable, command)
 
 
@@ -131,9 +124,7 @@ def release(
         print("\n".join(made))
 
 
-def new_lab(
-    name: Annotated[str, typer.Argument(help="two digits and words, such as lab42_batches")], as_json: AsJson = False
-) -> None:
+def new_lab(name: Annotated[str, typer.Argument(help="two digits and words, such as lab42_batches")]) -> None:
     """Write a new lab from templates: package, notebook and test, all green."""
     from course_lib import labs
     from course_lib.cli.new_lab import write
@@ -143,6 +134,5 @@ def new_lab(
     files = write(name, root)
     labs.refresh()
     released(labs.find(name), root)
-    if not show(as_json, {"files": [str(file) for file in files]}):
-        print("\n".join(str(file.relative_to(root)) for file in files))
-        print("Start with lab.py and checks.py. docs/contributing.md says what to do before the lab leaves its draft.")
+    print("\n".join(str(file.relative_to(root)) for file in files))
+    print("Start with lab.py and checks.py. docs/contributing.md says what to do before the lab leaves its draft.")
