@@ -13,18 +13,44 @@ _FILL = "@keyframes course-fill{from{width:0}}"
 _UPDATE_S = 0.2  # at least this long between two updates in a notebook
 
 
-def track(steps: Iterable[_Step], doing: str, *, total: int | None = None, shown: bool = True) -> Iterable[_Step]:
+def track(steps: Iterable[_Step], doing: str, *, total: int | None = None, shown: bool = True) -> Iterator[_Step]:
     """The same steps, with a progress bar.
 
     Args:
         total: number of steps, if `steps` has no length.
     """
-    if shown and in_notebook():
-        return _in_notebook(steps, doing, total)
-    from rich.console import Console
-    from rich.progress import track as rich_track
+    if not shown:
+        yield from steps
+        return
+    count = total if total is not None else len(steps) if isinstance(steps, Sized) else None
+    with bar(doing) as show:
+        show(0.0 if count else None, "")
+        for done, step in enumerate(steps, 1):
+            yield step
+            show(done / count if count else None, "")
 
-    return rich_track(steps, doing, total=total, disable=not shown, transient=True, console=Console(stderr=True))
+
+@contextmanager
+def bar(doing: str) -> Iterator[Callable[[float | None, str], None]]:
+    """A bar on standard error, or in a notebook. It takes the share done, None if the end is unknown, and what is being done."""
+    if in_notebook():
+        drawn = NotebookBar(doing)
+        try:
+            yield lambda share, phase: drawn.show(share, phase[:40])
+        finally:
+            drawn.close()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[phase]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(doing, total=None, phase="")
+
+        def show(share: float | None, phase: str) -> None:
+            shown.update(task, total=None if share is None else 1.0, completed=share or 0.0, phase=phase[:40])
+
+        yield show
 
 
 def in_notebook() -> bool:
@@ -86,17 +112,5 @@ def notebook_stages() -> Iterator[Callable[[str, float], None]]:
     bar = NotebookBar("")
     try:
         yield bar.begin if in_notebook() else lambda stage, about_s: None
-    finally:
-        bar.close()
-
-
-def _in_notebook(steps: Iterable[_Step], doing: str, total: int | None) -> Iterator[_Step]:
-    count = total if total is not None else len(steps) if isinstance(steps, Sized) else None
-    bar = NotebookBar(doing)
-    try:
-        bar.show(0.0 if count else None)
-        for done, step in enumerate(steps, 1):
-            yield step
-            bar.show(done / count if count else None)
     finally:
         bar.close()

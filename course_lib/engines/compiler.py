@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from course_lib._util.progress_bar import bar
 from course_lib.engines.plan import Plan
-from course_lib.engines.progress import Report, bar
+from course_lib.engines.progress import Report
 from course_lib.engines.registry import availability, default_builder, operators_of
 from course_lib.engines.worker.environment import HERE, split_target
 from course_lib.engines.worker.parent import Launcher, Worker

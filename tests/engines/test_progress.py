@@ -1,7 +1,5 @@
 """How far a build has come: from the builder's phases, through the worker, to a bar."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
@@ -12,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import engines
+from course_lib._util.progress_bar import bar
 from course_lib.engines.backends.tensorrt.progress import Phases, monitor
-from course_lib.engines.progress import at_most_every, bar
+from course_lib.engines.progress import at_most_every
 from course_lib.engines.worker.parent import Worker
 from course_lib.errors import WorkerDied
 from course_lib.recipe import Profile, Recipe
+from tests.one_line import one_line
 
 Said = list[tuple[float, str]]
 LARGE = Profile(image={"min": (1, 3, 224, 224), "opt": (8, 3, 224, 224), "max": (8, 3, 224, 224)})
@@ -53,10 +53,6 @@ def test_whatever_a_builder_reports_the_share_stays_between_0_and_1_and_never_ru
     assert shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
 
 
-def test_a_version_without_the_interface_has_no_monitor() -> None:
-    assert monitor(object(), lambda *_: None) is None  # 8.6 has no IProgressMonitor
-
-
 def test_reports_are_thinned_out_but_the_last_one_passes() -> None:
     said: Said = []
     report = at_most_every(60, lambda *one: said.append(one))
@@ -65,16 +61,13 @@ def test_reports_are_thinned_out_but_the_last_one_passes() -> None:
     assert said == [(0, "x"), (1, "x")]
 
 
-def test_the_real_compiler_reports_through_the_worker(wide_onnx: Path, service_recipe: Recipe) -> None:
+def test_the_real_compiler_reports_through_the_worker(rtx: engines.Compiler, wide_onnx: Path, service_recipe: Recipe) -> None:
     said: Said = []
-    engines.build(wide_onnx, service_recipe, backend="tensorrt_rtx", progress=lambda *one: said.append(one))
+    rtx.build(wide_onnx, service_recipe, progress=lambda *one: said.append(one))
     shares = [share for share, _ in said]
     assert len(said) >= 2 and shares == sorted(shares) and shares[-1] == 1
     assert said[0][1] and said[-1][1] == "Building engine"
-
-
-def test_a_compiler_that_reports_nothing_is_no_error(small_onnx: Path, service_recipe: Recipe) -> None:
-    assert engines.build(small_onnx, service_recipe, backend="onnxruntime", progress=lambda *_: pytest.fail("reported")).data
+    assert monitor(object(), lambda *_: None) is None  # 8.6 has no IProgressMonitor
 
 
 def test_a_bar_shows_share_and_phase(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +82,9 @@ def test_a_bar_shows_share_and_phase(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- processes that are killed while the real compiler is at work
 
 
-def test_a_compiler_killed_in_the_middle_costs_one_line_and_the_next_build_works(
-    resnet50_onnx: Path, small_onnx: Path, service_recipe: Recipe
-) -> None:
-    with Worker() as worker:
-        with pytest.raises(WorkerDied, match="the worker ended during 'build': SIGKILL") as raised:
-            worker.build(
-                "tensorrt_rtx", resnet50_onnx, Recipe(profiles=[LARGE]).wire(), timeout_s=60,
-                report=lambda *_: os.kill(worker._process.pid, signal.SIGKILL),
-            )  # fmt: skip
-        assert len(str(raised.value).splitlines()) == 1
-    assert engines.build(small_onnx, service_recipe).layers.kernels
+def test_a_compiler_killed_in_the_middle_costs_one_line(resnet50_onnx: Path) -> None:
+    with Worker() as worker, one_line(WorkerDied, "the worker ended during 'build': SIGKILL"):
+        worker.build(
+            "tensorrt_rtx", resnet50_onnx, Recipe(profiles=[LARGE]).wire(), timeout_s=60,
+            report=lambda *_: os.kill(worker._process.pid, signal.SIGKILL),
+        )  # fmt: skip

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from course_lib._util import progress_bar
-from course_lib.engines import progress
 
 
 class Handle:
@@ -31,7 +30,6 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Handle:
     handle = Handle()
     monkeypatch.setattr("IPython.display.display", handle.display)
     monkeypatch.setattr(progress_bar, "in_notebook", lambda: True)
-    monkeypatch.setattr(progress, "in_notebook", lambda: True)
     return handle
 
 
@@ -50,7 +48,7 @@ def test_a_bar_in_a_notebook_sends_few_messages_and_starts_no_thread(handle: Han
 
 def test_a_build_has_the_same_bar(handle: Handle) -> None:
     threads = threading.active_count()
-    with progress.bar("building <model>") as report:
+    with progress_bar.bar("building <model>") as report:
         report(0.5, "tactics")
         assert threading.active_count() == threads
     assert "50% tactics" in handle.data[0]["text/plain"] and "&lt;model&gt;" in handle.data[0]["text/html"]
