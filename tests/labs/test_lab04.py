@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +10,22 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from onnx import numpy_helper
 
 from course_lib import labs
 from course_lib.benchmark import sqnr_db
 from course_lib.engines import Layer, LayerTable, LayerTensor, build
-from course_lib.errors import BuildError, CourseError, ExaminerFault
-from course_lib.grading.isolation import sandbox
-from course_lib.grading.judge.judging import judge
+from course_lib.errors import BuildError, CourseError
 from course_lib.labs import Examination, Examiner, withheld
 from course_lib.labs.framework.criteria import HALF
-from course_lib.labs.framework.examination import TimedWorker
 from course_lib.labs.framework.onnx_model import emulated
 from course_lib.labs.lab04_mixed_precision import checks, given, reference
-from course_lib.labs.lab04_mixed_precision.checks import Answers
 from course_lib.labs.lab04_mixed_precision.given import LARGEST, Kernels, magnitudes
 from course_lib.labs.lab04_mixed_precision.network import loud_encoder
 from course_lib.labs.lab04_mixed_precision.reference import KEEP, RECIPE
 from course_lib.models import digits, encoder, export_onnx, fresh_digits
 from course_lib.precision import cast, emulate
 from course_lib.recipe import Profile
-from tests.labs.quick import tiers
+from tests.labs.quick import Quick, judged_reference, tiers
 from tests.labs.submissions import lab04 as submissions
 from tests.labs.submissions.lab04 import GAINED, MISTAKES, SCORES, VANISHING
 
@@ -40,36 +33,17 @@ LAB = labs.find("lab04")
 HARMLESS = ("/blocks.3/mlp/Exp", "/blocks.3/mlp/Add", "/blocks.3/mlp/Div")  # they overflow, and the result is right
 NARROW = Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 32, 32)})
 FULL = {"error": "full", "kernels": "full"}
-
-
-@dataclass(frozen=True)
-class SharedExaminer(Examiner):
-    """PyTorch is started once for all examinations."""
-
-    kept: dict[str, TimedWorker] = field(default_factory=dict, repr=False, compare=False)
-
-    def baseline(self, source):
-        if "baseline" not in self.kept:
-            self.kept["baseline"] = super().baseline(source).__enter__()
-        return contextlib.nullcontext(self.kept["baseline"])
-
-
-@pytest.fixture(scope="module")
-def examiner() -> Iterator[Examiner]:
-    examiner = SharedExaminer(seed=4)
-    yield examiner
-    for worker in examiner.kept.values():
-        worker.__exit__()
+EXAMINER = Quick(seed=4)
 
 
 @pytest.fixture
-def submission(tmp_path, examiner) -> Callable[..., Examination]:
+def submission(tmp_path) -> Callable[..., Examination]:
     """Examine a model for error and kernels."""
 
     def examine(model: onnx.ModelProto, **changes) -> Examination:
         onnx.save(model, tmp_path / "model.onnx")
         RECIPE.model_copy(update=changes).save(tmp_path / "recipe.toml")
-        with LAB.work(tmp_path, examiner) as work:
+        with LAB.work(tmp_path, EXAMINER) as work:
             return Examination(tuple(LAB._checked(task, work) for task in LAB.tasks[1:]))
 
     return examine
@@ -85,15 +59,6 @@ def logits(model: onnx.ModelProto, tokens: np.ndarray, *, rounded: bool = True) 
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     data = (emulate(onnx.shape_inference.infer_shapes(model)) if rounded else model).SerializeToString()
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, {"tokens": tokens})[0]
-
-
-def error_of(model: onnx.ModelProto):
-    """The outcome of the task `error` for the answers of a model, without its kernels."""
-    tokens = fresh_digits(32, seed=4).tokens(16)
-    want, have = (logits(one, tokens) for one in (given.network(), model))
-    lost = () if np.isfinite(have).all() else ((32, 16),)
-    found = Answers(-120.0 if lost else sqnr_db(want, have), "16 rows", lost, 1)
-    return LAB.decided("error", list(checks.answers_of(found)))
 
 
 # ---- the network
@@ -131,19 +96,17 @@ def test_what_a_learner_reads_does_not_say_where_the_network_breaks():
 
 
 def test_the_judge_gives_the_reference_full_marks(tmp_path):
-    """In the sandbox, where there is one."""
-    LAB.write_reference(tmp_path)
-    verdict = judge(LAB, tmp_path, trusted=bool(sandbox.problem()))
-    assert not verdict.fault, verdict.fault
-    assert tiers(verdict) == {"find": "full", **FULL}, verdict.outcomes
+    verdict = judged_reference(LAB, tmp_path)
     assert verdict.figures["fp16_share"] > 0.8 and verdict.figures["attention_fused"] == 4
     assert 62 < verdict.figures["sqnr_db"] < 70, "full points need 60 dB"
 
 
-def test_the_numbers_that_learners_get_are_the_references(tmp_path, examiner):
-    LAB.write_reference(tmp_path)
-    with LAB.work(tmp_path, examiner) as work:
-        assert work.wanted == Kernels(**work.expected) == checks.reference_kernels(examiner.builder)
+def test_the_numbers_that_learners_get_are_the_references(tmp_path, monkeypatch):
+    with LAB.work(tmp_path, EXAMINER) as work:
+        recorded = work.wanted
+    monkeypatch.setattr(checks.MixedWork, "expected", None)
+    with LAB.work(tmp_path, EXAMINER) as work:
+        assert work.wanted == recorded == USUAL
 
 
 @pytest.mark.slow
@@ -166,20 +129,19 @@ def test_wrong_work_never_reads_like_right_work_without_the_reference(submission
     examined = submission(cast(submissions.scaled(), "fp16", keep=KEEP))
     assert tiers(examined) == FULL
     monkeypatch.setattr(checks.MixedWork, "expected", None)  # a builder without recorded numbers
-    (right, wrong) = (list(checks.kernels(work_of(kernels, lost))) for kernels, lost in ((USUAL, ()), (USUAL, ((1, 16),))))
-    assert LAB.decided("kernels", right).mark == "open" and LAB.decided("kernels", wrong).tier == "none"
-    split = list(checks.kernels(work_of(Kernels(39, 31, 0), ())))
-    assert LAB.decided("kernels", split).tier == "none"
+    right, wrong = np.eye(10), np.full((10, 10), np.nan)
+    assert [kernels_of(USUAL, right).mark, kernels_of(USUAL, wrong).tier] == ["open", "none"]
+    assert kernels_of(Kernels(total=39, wide=31, attention=0), right).tier == "none"
 
 
 USUAL = Kernels(total=39, wide=5, attention=4)
 
 
-def work_of(kernels: Kernels, lost: tuple) -> checks.MixedWork:
-    """A submission of which the kernels and the answers are known."""
-    work = checks.MixedWork(LAB, Path(), Examiner(builder="none", runner="onnxruntime"))
-    work.results |= {"kernels": kernels, "answers": Answers(66.0, "16 rows", lost, 20)}
-    return work
+def kernels_of(kernels: Kernels, answers: np.ndarray):
+    """The outcome of the task `kernels` for a submission of which the kernels and the answers are known."""
+    with LAB.work(Path(), Examiner(builder="none", runner="onnxruntime")) as work:
+        work.results |= {"kernels": kernels, "answers": list(checks.compared({"": [np.eye(10)]}, {"": [answers]}))}
+        return LAB._checked(LAB.task("kernels"), work)
 
 
 @pytest.mark.parametrize(
@@ -200,56 +162,34 @@ def test_a_recipe_that_does_not_fit(submission, changes, message, hint):
 # ---- answers
 
 
+def kept(*left_out: str) -> onnx.ModelProto:
+    """The scores scaled, and nodes in FP32 as in the reference but for those whose names have one of these parts."""
+    return cast(submissions.scaled(), "fp16", keep=[node for node in KEEP if not any(part in node for part in left_out)])
+
+
 @pytest.mark.parametrize(
-    ("keep", "tier", "words"),
+    ("model", "tier", "words"),
     [
-        ([n for n in KEEP if not n.startswith("/blocks.2")], "none", "zero, not NaN"),
-        ([n for n in KEEP if not n.startswith("/blocks.1/norm")], "partial", "still overflows"),
-        ([n for n in KEEP if "ReduceMean" not in n or n in VANISHING], "none", "zero, not NaN"),
-        ([n for n in KEEP if "down" not in n], "none", "reader kept too"),
-        ([n for n in KEEP if n not in VANISHING], "none", "first that is not finite"),
-        ([*KEEP, *HARMLESS], "full", ""),
+        (lambda: kept("/blocks.1/norm"), "partial", "still overflows"),
+        (lambda: kept("/blocks.2"), "none", "zero, not NaN"),
+        (lambda: kept("down"), "none", "reader kept too"),
+        (lambda: kept(*VANISHING), "none", "first that is not finite"),
+        (lambda: cast(submissions.scaled(), "fp16", keep=[*KEEP, *HARMLESS]), "full", ""),
+        (lambda: cast(submissions.scaled(), "bf16"), "partial", "rounds more coarsely"),
+        (lambda: cast(export_onnx(encoder(), opset=given.OPSET), "fp16"), "none", "Finite logits can be wrong"),
     ],
+    ids=["a place", "squares", "a reader", "small numbers", "harmless nodes kept", "BF16", "the shipped encoder"],
 )
-def test_a_keep_list_with_a_hole(keep, tier, words):
-    outcome = error_of(cast(submissions.scaled(), "fp16", keep=keep))
+def test_answers(model, tier, words):
+    """Of nodes to keep that are missing, of BF16, and of another network."""
+    tokens = fresh_digits(32, seed=4).tokens(16)
+    want, have = ({"16 rows": [logits(one, tokens)]} for one in (given.network(), model()))
+    outcome = LAB.decided("error", list(checks.compared(want, have)))
     assert outcome.tier == tier and words in outcome.hint, outcome
 
 
-def clamped() -> onnx.ModelProto:
-    """FP16 with every overflow cut at the largest number."""
-    half = cast(given.network(), "fp16", keep=VANISHING)
-    for name, value in (("low", -LARGEST), ("high", LARGEST)):
-        half.graph.initializer.append(numpy_helper.from_array(np.array(value, np.float16), name))
-    nodes = []
-    for node in half.graph.node:
-        nodes.append(node)
-        if node.name in {*KEEP, *SCORES, *HARMLESS} - {*VANISHING}:
-            name = node.output[0]
-            node.output[0] = f"{name}/inf"
-            nodes.append(onnx.helper.make_node("Clip", [f"{name}/inf", "low", "high"], [name], f"{node.name}/clip"))
-    del half.graph.node[:]
-    half.graph.node.extend(nodes)
-    return half
-
-
-def shipped() -> onnx.ModelProto:
-    return cast(export_onnx(encoder(), opset=given.OPSET), "fp16")
-
-
-@pytest.mark.parametrize("model", [clamped, shipped])
-def test_another_function_has_none(model):
-    outcome = error_of(model())
-    assert outcome.tier == "none" and "Finite logits can be wrong" in outcome.hint
-
-
-def test_bf16_rounds_too_coarsely():
-    outcome = error_of(cast(submissions.scaled(), "bf16"))
-    assert outcome.tier == "partial" and "rounds more coarsely" in outcome.hint
-
-
-def test_requests_have_every_size_of_the_service(tmp_path, examiner):
-    with LAB.work(tmp_path, examiner) as work:
+def test_requests_have_every_size_of_the_service(tmp_path):
+    with LAB.work(tmp_path, EXAMINER) as work:
         requests = work.requests()
     assert [tokens.shape for tokens in requests["48 rows"]] == [(n, 48, 32) for n in (1, 3, 8, 32)]
     assert len(requests["other sizes"]) == 8 and {tokens.shape[2] for tokens in requests["other sizes"]} == {32}
@@ -287,13 +227,6 @@ def test_a_kernel_that_calls_itself_attention_is_none():
     assert Kernels.of(LayerTable()).share == 0
 
 
-def test_a_builder_that_shows_no_attention_is_the_examiners_fault():
-    with pytest.raises(ExaminerFault, match="does not show which kernels"):
-        checks.reference_kernels("onnxruntime")
-    with pytest.raises(ExaminerFault, match="cannot be prepared"):
-        checks.reference_kernels("nothing")
-
-
 def test_kernels_are_proved_by_another_builder_where_types_are_permissions(tmp_path, monkeypatch):
     built = []
     monkeypatch.setattr(Examiner, "build", lambda self, model, recipe: built.append((self.builder, recipe.targets)))
@@ -329,12 +262,7 @@ def test_emulation_puts_roundings_back():
 
 
 def find(findings: dict[str, float]):
-    judged = checks.judge(findings, fresh_digits(24, seed=6).tokens())
-    monkey = pytest.MonkeyPatch()
-    with monkey.context() as patched, LAB.work(Path(), Examiner(seed=6)) as work:
-        patched.setattr(checks, "judge", lambda *_: judged)
-        patched.setattr(given, "read", lambda path: findings)
-        return LAB.decided("find", list(checks.find(work)))
+    return LAB.decided("find", list(checks.judged(findings, fresh_digits(24, seed=6).tokens())))
 
 
 def test_findings():
@@ -345,12 +273,12 @@ def test_findings():
     largest = magnitudes(given.network(), digits("test").tokens()[:64])
     loud = {node: size for node, size in largest.items() if size > LARGEST}
     outcome = find(loud)
-    assert (outcome.tier, outcome.points, outcome.hint) == ("partial", 1, checks.BY_MAGNITUDE)
+    assert (outcome.tier, outcome.points, outcome.hint) == ("partial", 1, checks._BY_MAGNITUDE)
     assert "3 of them overflow, and the logits stay right" in outcome.message and "too small for FP16" in outcome.message
     harmless = find({**loud, **known})
-    assert (harmless.tier, harmless.hint) == ("partial", checks.HARMLESS) and "/blocks" not in harmless.message
+    assert (harmless.tier, harmless.hint) == ("partial", checks._HARMLESS) and "/blocks" not in harmless.message
     vanished = find({node: size for node, size in known.items() if node not in VANISHING})
-    assert (vanished.tier, vanished.hint) == ("partial", checks.VANISHED)
+    assert (vanished.tier, vanished.hint) == ("partial", checks._VANISHED)
     makers = {node: size for node, size in known.items() if not node.endswith(("ReduceMean_1", "down/MatMul"))}
     only_nan = find({node: size for node, size in makers.items() if "norm" not in node})
     assert only_nan.tier == "none" and "finite, wrong" in only_nan.hint
@@ -375,9 +303,9 @@ def test_findings():
         ("[largest]\n" + "\n".join(f'"/{n}" = 1' for n in range(65)), "at most 64 are read"),
     ],
 )
-def test_findings_that_cannot_be_read_are_one_line(tmp_path, examiner, text, message):
+def test_findings_that_cannot_be_read_are_one_line(tmp_path, text, message):
     (tmp_path / given.FILE).write_text(text)
-    (outcome,) = LAB.examine(tmp_path, examiner, only="find").outcomes
+    (outcome,) = LAB.examine(tmp_path, EXAMINER, only="find").outcomes
     assert outcome.tier == "none" and message in outcome.message and "\n" not in outcome.message
 
 
