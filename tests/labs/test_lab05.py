@@ -73,7 +73,7 @@ def test_without_the_reference_only_the_speed_is_open(tmp_path, monkeypatch, few
 def test_right_calibrators_have_full_marks(tmp_path, name):
     (tmp_path / "calibrator.py").write_text(made.RIGHT[name])
     found = outcome(tmp_path, "calibrator")
-    assert (found.tier, found.points, found.hint) == ("full", 3, ""), found
+    assert (found.tier, found.points, found.hint) == ("full", 2, ""), found
 
 
 @pytest.mark.parametrize("name", made.WRONG)

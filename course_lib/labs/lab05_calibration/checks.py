@@ -51,7 +51,6 @@ FLOOR_DB = 12.0  # of each batch size on 16 images, which can be 6 dB worse than
 FULL_LOSS, PARTIAL_LOSS = 2.0, 4.0  # of accuracy, in percentage points below PyTorch
 # How many of the layers with weights may compute in float. Keeping the first and the last is good practice.
 FULL_FLOAT, PARTIAL_FLOAT = 2, 5
-LEAST_RIGHT = 30.0  # percent of fresh images. Min-max over all scans reads half of them, and a guess a tenth.
 SAME_WEIGHTS = 0.9  # of the network's, or that many more: measured 0.99. Fewer are a smaller network, and more a second one.
 SAME_ANSWERS = 0.9  # share of the answers that lowering must keep; measured: 0.99 and more where the ranges are any good
 SPEED = Tiers(full=Pace(of_reference=0.8, over_eager=1.15), partial=Pace(of_reference=0.5, over_eager=1.05))
@@ -213,8 +212,8 @@ def sqnr(work: CalibrationWork) -> Iterator[Criterion]:
     yield next(_layers(work))  # a float engine does not have any quantization noise
     found = work.quality
     lost = max(0.0, found.accuracy_eager - found.accuracy)
-    for decibel, loss, needed_for in ((PARTIAL_DB, PARTIAL_LOSS, HALF), (FULL_DB, FULL_LOSS, ALL)):
-        yield at_least("SQNR of the logits", found.sqnr_db, decibel, needed_for, unit="dB", hint=found.hint())
+    yield from _decibels(found)
+    for loss, needed_for in ((PARTIAL_LOSS, HALF), (FULL_LOSS, ALL)):
         name = f"right answers {found.accuracy:.1f} % of {FRESH_IMAGES} fresh images, percentage points below PyTorch"
         yield at_most(name, lost, loss, needed_for, hint=found.hint())
     if found.sqnr_db > UNUSUAL_DB:
@@ -222,6 +221,11 @@ def sqnr(work: CalibrationWork) -> Iterator[Criterion]:
         yield Criterion("SQNR that is known to be possible", f"{found.sqnr_db:.0f} dB", bound, None, HALF, code=UNUSUAL)
     if found.sqnr_db >= PARTIAL_DB:
         check_every_size(*work.engines, work.fresh.images, range(1, SERVICE[1] + 1), FLOOR_DB)
+
+
+def _decibels(found: Quality) -> Iterator[Criterion]:
+    for least, needed_for in ((PARTIAL_DB, HALF), (FULL_DB, ALL)):
+        yield at_least("SQNR of the logits", found.sqnr_db, least, needed_for, unit="dB", hint=found.hint())
 
 
 def _layers(work: CalibrationWork) -> Iterator[Criterion]:
@@ -236,7 +240,7 @@ def _layers(work: CalibrationWork) -> Iterator[Criterion]:
 
 
 def kernels(work: CalibrationWork) -> Iterator[Criterion]:
-    """The layers with weights that compute on integers, from the layer table of the new engine, which must be of some use."""
+    """The layers with weights that compute on integers, from the layer table of the new engine, as far as it answers like float."""
     in_int8, *others = _layers(work)
     yield from (in_int8, *others)
     layers, network = work.plan.layers, work.network
@@ -247,9 +251,7 @@ def kernels(work: CalibrationWork) -> Iterator[Criterion]:
     hint = "Is it another network? Insert the Q/DQ pairs into the one that the notebook exports."
     yield Criterion("weights of the engine", f"{min(held):,}", f"about {network['weights']:,}", same, HALF, hint)
     if in_int8.met and same:
-        yield at_least(
-            "fresh images that it reads", work.quality.accuracy, LEAST_RIGHT, HALF, unit="%", hint=work.quality.hint()
-        )
+        yield from _decibels(work.quality)
 
 
 def speed(work: CalibrationWork) -> Iterator[Criterion]:

@@ -19,10 +19,10 @@ class Calibration(Lab):
     title = "Lab 05: calibration"
     artifacts: ClassVar = {"calibrator.py": 64 << 10, "model.onnx": 64 << 20, "recipe.toml": 64 << 10}
     tasks = (
-        Task("calibrator", "A calibrator that finds the threshold", 3, checks.calibrator),
+        Task("calibrator", "A calibrator that finds the threshold", 2, checks.calibrator),
         Task("sqnr", "INT8 that answers like float", 3, checks.sqnr),
         Task("kernels", "INT8 kernels in the engine", 2, checks.kernels),
-        Task("speed", "Faster than PyTorch", 2, checks.speed),
+        Task("speed", "Faster than PyTorch", 3, checks.speed),
     )
     run_hint = "Load it in the notebook and run it on the same input: the error appears there too."
     build_hints: ClassVar = {

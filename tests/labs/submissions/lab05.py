@@ -79,7 +79,7 @@ def smaller() -> onnx.ModelProto:
 # model, tiers of sqnr and kernels, words of the message of kernels
 MODELS = {
     "five layers in float": (lambda: quantized(3, 8), ("full", "partial"), "5 of 10"),
-    "every range 10,000": (lambda: constant_ranges(10_000), ("none", "none"), "fresh images that it reads"),
+    "every range 10,000": (lambda: constant_ranges(10_000), ("none", "none"), "SQNR of the logits"),
     "another network": (smaller, ("none", "none"), "weights of the engine"),
 }
 
