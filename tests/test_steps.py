@@ -5,7 +5,7 @@ import io
 import pytest
 
 from course_lib import labs
-from course_lib.cli.steps import steps
+from course_lib.cli.steps import step_progress
 from course_lib.labs import Examiner
 
 
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_pipe_gets_one_line_a_step(capsys):
-    with steps() as begin:
+    with step_progress() as begin:
         begin("building", 10)
         begin("measuring", 24.6)
     shown = capsys.readouterr()
@@ -26,7 +26,7 @@ def test_a_terminal_gets_a_bar_and_an_estimate(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with steps() as begin:
+    with step_progress() as begin:
         begin("building", 10)
         begin("measuring", 25)
     assert "measuring" in terminal.getvalue() and "of about 25 s" in terminal.getvalue()

@@ -102,7 +102,7 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
         rows = _narrow(rows, width)
     shown = [column for column in columns if any(row[column] for row in rows)]
     table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
-    print(layer_table.summary())
+    in_full(_console(), escape(layer_table.caption()))
     if most:
         moved = size(sum(kernel.bytes for kernel in layer_table.kernels))
         dynamic = " for N = 1 (batch 1)" * any("N" in row["shape"] for row in rows)

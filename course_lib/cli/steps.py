@@ -14,7 +14,7 @@ _NEARLY = 0.98  # where the bar waits if a step takes longer than estimated
 
 
 @contextmanager
-def steps(*, shown: bool = True) -> Iterator[Callable[[str, float], None]]:
+def step_progress(*, shown: bool = True) -> Iterator[Callable[[str, float], None]]:
     """Gives the function that begins a step, by its name and its estimated seconds; it ends the step before.
 
     Steps are named on standard error: with a bar on a terminal, otherwise one plain line per step.

@@ -33,7 +33,7 @@ def check(
     from course_lib import labs
     from course_lib.cli import console
     from course_lib.cli.checked_folder import check_has_files, submission_folder
-    from course_lib.cli.steps import steps
+    from course_lib.cli.steps import step_progress
     from course_lib.grading.isolation import sandbox
     from course_lib.grading.judge.self_check import check as examine
 
@@ -49,7 +49,7 @@ def check(
     problem = sandbox.problem()
     if problem and not as_json:
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
-    with steps(shown=not as_json) as begins:
+    with step_progress(shown=not as_json) as begins:
         begins(f"{chosen.title}: the grader starts", _START_S)
         examined = examine(chosen, where, only=task, seed=seed, begins=begins)
     if seed_of is None:
