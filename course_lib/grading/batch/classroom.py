@@ -25,7 +25,6 @@ from course_lib.grading.batch.journal import Journal
 from course_lib.grading.batch.submission import GRADED, WORK, Job, Result
 from course_lib.grading.judge.review import Review
 from course_lib.grading.judge.verdict import Verdict, verdict_file
-from course_lib.grading.nbgrader.log import NbgraderLog
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class Classroom:
                 continue
             place = files.folder.name
             notes = (f"the folder {shown(place)} was taken as {lab.name}",) if place not in (lab.name, student) else ()
-            execution = self._settings["SandboxedExecute"]
+            execution = self.settings["SandboxedExecute"]
             job = Job(lab.name, student, files, released, digest, problem, notes, self.trusted, self.examiner, execution, batch)
             if (why := journal.recorded(student, job.digest)) is not None:
                 errors[student] = why
@@ -223,7 +222,7 @@ class Classroom:
             result.student,
             unanswered=result.unanswered,
             submitted=submitted,
-            settings=self._settings,
+            settings=self.settings,
         )
         path.with_suffix(".html").unlink(missing_ok=True)
         self.update_reports(lab, [result.student])
@@ -237,7 +236,7 @@ class Classroom:
 
         folder = self.folder / "feedback" / student / lab.name
         remove_tree(folder)
-        failed = convert(GenerateFeedback, lab.name, self._nbgrader(), self._log(), student)
+        failed = convert(GenerateFeedback, lab.name, self._nbgrader(), self.folder, student)
         for path in folder.glob("*"):
             if path.name != f"{lab.name}.html":  # nbgrader copies what was submitted there, pages with scripts included
                 remove_tree(path)
@@ -272,14 +271,9 @@ class Classroom:
                 if not path.is_file() or points not in path.read_text(encoding="utf-8"):
                     write_atomically(path, report.page(lab, verdict, student, cells, penalty).encode())
 
-    def charge_late(self, lab: Lab) -> dict[str, tuple[float, float]]:
-        """Compute the late penalties again; see `gradebook.charge`."""
-        from course_lib.grading.nbgrader import gradebook
-
-        return gradebook.charge(self.folder, lab, self._settings)
-
     @cached_property
-    def _settings(self) -> dict[str, dict[str, Any]]:
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """What an instructor has set for the classes that grade, see `bridge.own_settings`."""
         from course_lib.grading.nbgrader.bridge import own_settings
 
         settings = own_settings(self.root)
@@ -296,13 +290,6 @@ class Classroom:
         config.CourseDirectory.release_directory = f"{self.work}/release"  # labs/ changes with `course release` only
         return config
 
-    def _log(self) -> NbgraderLog:
-        return NbgraderLog(self.folder / "nbgrader.log")
-
-    def _released(self, lab: Lab) -> Path:
-        """The folder that learners get, as the solution is now."""
-        return self.folder / "release" / lab.name
-
     def _registered(self, lab: Lab) -> Selection:
         """Tell nbgrader of the lab, and return what learners get."""
         from nbgrader.converters import GenerateAssignment
@@ -311,9 +298,9 @@ class Classroom:
         from course_lib.grading.nbgrader.bridge import convert
 
         learner_version.check_grade_cells(lab, self.root)
-        if failed := convert(GenerateAssignment, lab.name, self._nbgrader(), self._log()):
+        if failed := convert(GenerateAssignment, lab.name, self._nbgrader(), self.folder):
             raise CourseError(f"nbgrader cannot read the solution of {lab.name}: {failed}")
-        return Selection(self._released(lab))
+        return Selection(self.folder / "release" / lab.name)  # as the solution is now
 
     def verdict(self, lab: Lab, student: str) -> Verdict | None:
         """The last written verdict, None before the first one.

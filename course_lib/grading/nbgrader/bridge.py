@@ -18,6 +18,7 @@ from traitlets.config import Config
 from typing_extensions import override
 
 from course_lib import labs
+from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.verdict import Verdict, verdict_file
@@ -27,8 +28,6 @@ from course_lib.grading.reports import report
 
 if TYPE_CHECKING:
     from nbgrader.converters.base import BaseConverter
-
-    from course_lib.grading.nbgrader.log import NbgraderLog
 
 _TASK = re.compile(r"^#+ (Task \d+)\b", re.M)
 _SETTINGS = ("SandboxedExecute", "LatePenalty")  # what an instructor may set
@@ -62,8 +61,35 @@ def configure(config: Config, *, root: Path, work: str = "classroom") -> None:
         config.merge(_loaded(root, OWN_SETTINGS))
 
 
-def convert(kind: type[BaseConverter], lab: str, config: Config, log: NbgraderLog, student: str | None = None) -> str:
-    """Run one of nbgrader's converters without output on the terminal; return why it failed, or ""."""
+class _Log(logging.FileHandler):
+    """Writes nbgrader's messages into a file, and remembers the last errors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self._error: BaseException | None = None
+        self._message = ""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            # nbgrader writes tracebacks as messages, while it handles the exception.
+            self._error = sys.exc_info()[1] or self._error
+            self._message = record.getMessage()
+        super().emit(record)
+
+    def reason(self) -> str:
+        """The last exception that was logged, otherwise the last error, in one line."""
+        said = f"{type(self._error).__name__}: {self._error}" if self._error else self._message
+        return plain(said or "no reason given", 300)
+
+
+def convert(kind: type[BaseConverter], lab: str, config: Config, folder: Path, student: str | None = None) -> str:
+    """Run one of nbgrader's converters without output on the terminal; return why it failed, or "".
+
+    Args:
+        folder: where ``nbgrader.log`` gets its messages.
+    """
     from nbgrader.converters.base import NbGraderException
     from nbgrader.coursedir import CourseDirectory
 
@@ -71,7 +97,7 @@ def convert(kind: type[BaseConverter], lab: str, config: Config, log: NbgraderLo
     course.assignment_id = lab
     if student is not None:
         course.student_id = student
-    logger = logging.Logger("nbgrader", logging.INFO)
+    log, logger = _Log(folder / "nbgrader.log"), logging.Logger("nbgrader", logging.INFO)
     logger.addHandler(log)
     converter = kind(coursedir=course, config=config)
     converter.log, converter.force = logger, True
@@ -93,9 +119,9 @@ def own_settings(root: Path) -> dict[str, dict[str, Any]]:
     if not (root / "nbgrader_config.py").is_file():
         return {}
     loaded = _loaded(root, "nbgrader_config.py")
-    plain = (str, int, float, bool, type(None))
+    values = (str, int, float, bool, type(None))
     return {
-        name: {trait: value for trait, value in loaded[name].items() if isinstance(value, plain)}
+        name: {trait: value for trait, value in loaded[name].items() if isinstance(value, values)}
         for name in _SETTINGS
         if name in loaded
     }

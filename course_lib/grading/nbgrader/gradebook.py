@@ -1,8 +1,9 @@
-"""nbgrader's gradebook, the only one: write a verdict's points, and read the data of a submission."""
+"""nbgrader's gradebook, the only one: write a verdict's points with late penalties, and read the data of a submission."""
 
 from __future__ import annotations
 
 import difflib
+import math
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,14 +11,32 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbgrader.plugins import LateSubmissionPlugin
+from traitlets import Enum, Float
+from traitlets.config import Config
+
 from course_lib.errors import CourseError
-from course_lib.grading.batch import late
 from course_lib.grading.judge.review import Cell, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.labs import Lab
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
+
+_DAY_S = 86_400
+
+
+class LatePenalty(LateSubmissionPlugin):
+    """Points that nbgrader subtracts from a late submission, default 0; set in ``nbgrader_config.py``: ``c.LatePenalty.per_day = 10``."""
+
+    per_day = Float(0.0, min=0, help="subtracted for every day that has begun after the due date").tag(config=True)
+    unit = Enum(("percent", "points"), "percent", help="percent of the points reached, or points").tag(config=True)
+    most = Float(math.inf, min=0, help="never more than this, in the same unit").tag(config=True)
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
+        """Points to subtract, at most the score. The gradebook has subtracted extensions from the lateness."""
+        taken = min(self.per_day * math.ceil(total_seconds_late / _DAY_S), self.most)
+        return min(taken if self.unit == "points" else score * taken / 100, score)
 
 
 def address(classroom: Path) -> str:
@@ -88,10 +107,8 @@ def record(
 
     Args:
         unanswered: ids of the cells for a solution without an answer. Their written questions have no points and need no review.
-        settings: nbgrader's configuration by class, for `late.LatePenalty`.
+        settings: nbgrader's configuration by class, for `LatePenalty`.
     """
-    from traitlets.config import Config
-
     tasks = {task.id for task in lab.tasks}
     with opened(classroom) as book:
         book.update_or_create_student(student)
@@ -107,7 +124,7 @@ def record(
         for comment in notebook.comments:
             comment.auto_comment = "No response." if comment.name in unanswered else None
         book.db.commit()
-        late.charge(submission, Config(dict(settings or {})))
+        charge_submission(submission, Config(dict(settings or {})))
         book.db.commit()
 
 
@@ -117,15 +134,21 @@ def charge(classroom: Path, lab: Lab, settings: Mapping[str, Mapping[str, Any]])
     Returns:
         The penalties that changed, before and after, by student.
     """
-    from traitlets.config import Config
-
     changed: dict[str, tuple[float, float]] = {}
     with opened(classroom) as book:
         for submission in book.assignment_submissions(lab.name):
             before = submission.late_submission_penalty or 0.0
-            late.charge(submission, Config(dict(settings)))
+            charge_submission(submission, Config(dict(settings)))
             book.db.commit()
             after = submission.late_submission_penalty or 0.0
             if round(before, 6) != round(after, 6):
                 changed[submission.student.id] = (before, after)
     return changed
+
+
+def charge_submission(submission: Any, config: Config) -> None:
+    """Compute a submission's penalties from all points in the gradebook. Changes to its grades must be committed before."""
+    plugin, late_s = LatePenalty(config=config), submission.total_seconds_late
+    for notebook in submission.notebooks:
+        penalty = plugin.late_submission_penalty(submission.student.id, notebook.score, late_s)
+        notebook.late_submission_penalty = penalty if late_s else None

@@ -72,7 +72,6 @@ def _generate(lab: Lab, root: Path, work: Path) -> Path:
     from traitlets.config import Config
 
     from course_lib.grading.nbgrader.bridge import configure, convert
-    from course_lib.grading.nbgrader.log import NbgraderLog
 
     source = root / "solutions" / lab.name
     if not source.is_dir():
@@ -81,6 +80,6 @@ def _generate(lab: Lab, root: Path, work: Path) -> Path:
     shutil.copytree(source, work / "solutions" / lab.name, ignore=shutil.ignore_patterns(*lab.artifacts, ".ipynb_checkpoints"))
     config = Config()
     configure(config, root=work, work=".")
-    if failed := convert(GenerateAssignment, lab.name, config, NbgraderLog(work / "nbgrader.log")):
+    if failed := convert(GenerateAssignment, lab.name, config, work):
         raise CourseError(f"nbgrader cannot generate {lab.name}: {failed}")
     return work / "labs" / lab.name

@@ -10,6 +10,7 @@ from typing import Any
 from course_lib._util.files import write_atomically
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.integrity import signature
+from course_lib.grading.nbgrader import gradebook
 from course_lib.grading.reports import class_page, class_report, exports
 from course_lib.grading.reports import leaderboard as board
 from course_lib.grading.reports.class_report import ClassReport
@@ -57,7 +58,7 @@ def write(
         CourseError: nothing was graded, a verdict cannot be read, or there is no such format.
     """
     class_report.check_graded(lab, room)
-    recharged = room.charge_late(lab)
+    recharged = gradebook.charge(room.folder, lab, room.settings)
     report = class_report.read(lab, room)
     room.update_reports(lab, [one.student for one in report.submissions])
     pages = {f"{lab.name}.html": class_page.page(report)}

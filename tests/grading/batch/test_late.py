@@ -13,8 +13,8 @@ from traitlets.config import Config
 
 from course_lib.cli import console
 from course_lib.errors import CourseError
-from course_lib.grading.batch.late import LatePenalty, charge
 from course_lib.grading.nbgrader import bridge
+from course_lib.grading.nbgrader.gradebook import LatePenalty, charge_submission
 from course_lib.grading.reports.class_files import write
 from course_lib.grading.reports.class_report import read
 from tests.grading.classes import DUE, new_room, put, verdict
@@ -56,16 +56,16 @@ def test_points_by_hand_that_came_later_are_charged_too(tmp_path):
     with Gradebook(f"sqlite:///{room.folder / 'gradebook.db'}") as gradebook:
         for student, penalty in (("ada", 1.0), ("ben", 0.0)):
             submission = gradebook.find_submission(LAB.name, student)
-            charge(submission, config)
+            charge_submission(submission, config)
             gradebook.db.commit()
             assert submission.late_submission_penalty == pytest.approx(penalty)
         gradebook.find_grade("written", LAB.name, LAB.name, "ada").manual_score = 2.0
         gradebook.db.commit()
-        charge(gradebook.find_submission(LAB.name, "ada"), config)
+        charge_submission(gradebook.find_submission(LAB.name, "ada"), config)
         gradebook.db.commit()
         assert read(LAB, room).submissions[0].final == pytest.approx(0.9 * 12)
         gradebook.grant_extension(LAB.name, "ada", hours=6)
-        charge(gradebook.find_submission(LAB.name, "ada"), config)
+        charge_submission(gradebook.find_submission(LAB.name, "ada"), config)
         gradebook.db.commit()
     assert (read(LAB, room).submissions[0].final, read(LAB, room).late) == (12, ())
 
