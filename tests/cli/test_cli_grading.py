@@ -9,11 +9,9 @@ import pytest
 
 from course_lib import labs
 from course_lib.grading.integrity import signature
-from tests.cli.test_cli import Course, _is_one_line, course
+from tests.cli.command import Course, is_one_line
 from tests.grading.classes import faulty, new_room, put
 from tests.grading.classes import verdict as verdict_of_a_class
-
-__all__ = ["course"]  # the fixture
 
 
 @pytest.fixture
@@ -95,12 +93,12 @@ def test_an_altered_verdict(course: Course, verdict: Path) -> None:
 def test_what_is_no_verdict(course: Course, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("<html>")
-    _is_one_line(course("verify", path), ("report.json is not a verdict", "course grade"))
-    _is_one_line(course("verify", tmp_path / "absent.json"), ("absent.json", "No such file"))
+    is_one_line(course("verify", path), ("report.json is not a verdict", "course grade"))
+    is_one_line(course("verify", tmp_path / "absent.json"), ("absent.json", "No such file"))
     path.write_text("{}")
     assert course("verify", path).out.startswith("the verdict carries no signature\n")
     path.write_text("[1]")
-    _is_one_line(course("verify", path), ("report.json is not a verdict",))
+    is_one_line(course("verify", path), ("report.json is not a verdict",))
 
 
 @pytest.mark.parametrize(("document", "status"), [(verdict_of_a_class, 0), (faulty, 1)])

@@ -11,6 +11,7 @@ import pytest
 from course_lib import labs
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.isolation import sandbox
+from tests.cli.command import course  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = labs.find("lab01")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.cli import app, console
-from course_lib.errors import CourseError
+from course_lib.cli import console
 from course_lib.grading.batch.archive import Selection
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.batch.submission import Result
@@ -88,7 +87,7 @@ def test_a_batch_that_was_interrupted_while_it_recorded_still_knows_the_points_b
     assert room._grade(LAB, "ada", "").changed == {"speed": (4, 2)}
 
 
-def test_the_command_grades_new_ones_only(room, tmp_path, monkeypatch, capsys):
+def test_the_command_grades_new_ones_only(room, course, tmp_path, monkeypatch):
     asked: list[list[str]] = []
     monkeypatch.setenv("COURSE_ROOT", str(room.root))
     monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
@@ -96,14 +95,13 @@ def test_the_command_grades_new_ones_only(room, tmp_path, monkeypatch, capsys):
     for student in ("ada", "ben"):
         _submit(room, student)
     _record(room, "ada", verdict(), tmp_path)
-    assert _run(monkeypatch, "grade", "lab01", "--new") == 0
+    assert course("grade", "lab01", "--new").status == 0
     _record(room, "ben", verdict(), tmp_path)
-    assert _run(monkeypatch, "grade", "lab01", "--new") == 0
-    assert asked == [["ben"]]
-    assert "0 of 2 submissions are new" in capsys.readouterr().out
+    done = course("grade", "lab01", "--new")
+    assert done.status == 0 and asked == [["ben"]] and "0 of 2 submissions are new" in done.out
 
 
-def test_an_appeal_is_graded_on_the_data_of_the_verdict(room, tmp_path, monkeypatch, capsys):
+def test_an_appeal_is_graded_on_the_data_of_the_verdict(room, course, tmp_path, monkeypatch):
     graded: list[tuple[list[str], object]] = []
     monkeypatch.setattr("course_lib.cli.commands.grading.instructors_root", lambda _: room.root)
     monkeypatch.setattr(Classroom, "grade", lambda self, lab, students, **_: graded.append((students, self.examiner)) or [])
@@ -111,22 +109,20 @@ def test_an_appeal_is_graded_on_the_data_of_the_verdict(room, tmp_path, monkeypa
         _submit(room, student)
     _record(room, "ada", verdict(), tmp_path, seed=1234)
     path = verdict_file(room.folder, "ada", LAB)
-    assert _run(monkeypatch, "grade", "lab01", "--seed-of", str(path)) == 0
+    assert course("grade", "lab01", "--seed-of", str(path)).status == 0
     assert graded == [(["ada"], {"seed": 1234})]
     document = json.loads(path.read_text())
     del document["provenance"]["seed"]
     path.write_text(json.dumps(document))
-    assert _run(monkeypatch, "grade", "lab01", "--seed-of", str(path)) == 1
-    assert "has no seed: expected the JSON next to a report" in capsys.readouterr().err
-    assert _run(monkeypatch, "grade", "lab09", "--seed-of", str(path)) == 1
-    assert "is a verdict on lab01_first_engine, expected one on lab09_runtime" in capsys.readouterr().err
-
-
-def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["course", *arguments])
-    with pytest.raises(SystemExit) as left:
-        app.main()
-    return int(left.value.code or 0)
+    other = tmp_path / "x.json"
+    other.write_text("[]")
+    for lab, file, words in (
+        ("lab01", path, "has no seed: expected the JSON next to a report"),
+        ("lab01", other, "is not a verdict"),
+        ("lab09", path, "is a verdict on lab01_first_engine, expected one on lab09_runtime"),
+    ):
+        done = course("grade", lab, "--seed-of", file)
+        assert done.status == 1 and words in done.err
 
 
 @pytest.mark.parametrize("seed", [7, 0, None])
@@ -155,11 +151,3 @@ def test_a_course_without_a_repository_has_no_commit(tmp_path, monkeypatch):
     """Also where the course lies inside another repository."""
     monkeypatch.setattr(judging.course_lib, "__file__", str(tmp_path / "course_lib" / "__init__.py"))
     assert judging.course_commit.__wrapped__() == ""
-
-
-def test_a_file_that_is_no_verdict_has_no_seed(tmp_path):
-    from course_lib.cli.commands.grading import _seed
-
-    (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(CourseError, match="is not a verdict"):
-        _seed(LAB, tmp_path / "x.json")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from dataclasses import replace
 
 import pytest
 from nbgrader.api import Gradebook
 
 from course_lib import labs
-from course_lib.cli import app, console
+from course_lib.cli import console
 from course_lib.grading.judge.review import Points, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
@@ -153,16 +152,3 @@ def test_a_result_better_than_any_known_and_missing_bindings_have_codes(tmp_path
     outcomes = [*(replace(plugin, task=task, tier="full", points=task.points) for task in lab.tasks[:2]), plugin]
     review = Review.of(lab, Verdict(lab.name, tuple(outcomes), "", {}))
     assert review.points == Points(7, 3, 10) and review.reasons[0].text.startswith(f"{plugin.task.title}: not examined.")
-
-
-def test_the_command_prints_it(tmp_path, monkeypatch, capfd):
-    room = new_room(tmp_path)
-    put(room, "ada", unsure(), written=None)
-    (tmp_path / "nbgrader_config.py").touch()
-    monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["course", "report", "lab01", "--json"])
-    with pytest.raises(SystemExit):
-        app.main()
-    review = json.loads(capfd.readouterr().out)["submissions"][0]["review"]
-    assert review["points"] == {"earned": 8, "open": 4, "lost": 0, "maximum": 12}
-    assert [reason["cells"] for reason in review["reasons"]] == [["speed"], ["written"]]

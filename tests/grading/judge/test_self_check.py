@@ -10,24 +10,20 @@ from course_lib import labs
 from course_lib.cli import bench_files
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge import self_check
-from tests.cli.test_cli import Course, course
+from tests.cli.command import Course
 from tests.grading.conftest import needs_sandbox
-
-__all__ = ["course"]  # the fixture
 
 CODE = [
     ("lab05", "calibrator.py"),
     ("lab08", "rotary_plugin.py"),
     ("lab10", "pipeline.py"),
     ("lab12", "server.py"),
-    ("lab12", "store.py"),
 ]
 
 
 def submission(folder: Path, name: str, planted: Path) -> Path:
     folder.mkdir()
-    for other in {"server.py", "store.py"} if name in ("server.py", "store.py") else ():
-        (folder / other).write_text("")
+    (folder / "store.py").write_text("")  # beside the server of lab 12
     (folder / name).write_text(f"open({str(planted)!r}, 'w').write('x')\nraise SystemExit\n")
     return folder
 

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
 
-from course_lib.cli import app
+from tests.cli.command import is_one_line
 from tests.grading.classes import faulty, new_room, put, verdict
 from tests.grading.conftest import LAB
 
 
-@pytest.fixture
-def course(tmp_path, monkeypatch, capfd):
-    """A classroom of two, and a function that runs the command there: status, standard output and error."""
+@pytest.fixture(autouse=True)
+def room(tmp_path, monkeypatch):
+    """A classroom of two."""
     room = new_room(tmp_path)
     put(room, "ada", verdict(), written=None)
     put(room, "ben [bold]", faulty())
     (tmp_path / "nbgrader_config.py").touch()
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["course", "report", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            app.main()
-        return (left.value.code or 0, *capfd.readouterr())
-
-    return run
-
 
 def test_tables_and_files(course, tmp_path):
-    status, out, err = course(
-        "lab01", "--csv", str(tmp_path / "grades.csv"), "--format", "canvas", "--leaderboard", "--anonymous"
-    )
-    assert (status, err) == (0, "")
-    assert (
-        "ben [bold]" in out
-        and "the examiner failed" in out
-        and "the written question has no points yet" in out
-        and "published as" in out
-    )
+    done = course("report", "lab01", "--csv", tmp_path / "grades.csv", "--format", "canvas", "--leaderboard", "--anonymous")
+    assert (done.status, done.err) == (0, "")
+    for words in ("ben [bold]", "the examiner failed", "the written question has no points yet", "published as"):
+        assert words in done.out
     for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "signing-key.pem"):
         assert (tmp_path / "classroom" / path).is_file()
     assert (tmp_path / "grades.csv").read_text().startswith("Student,ID,SIS User ID")
 
 
 def test_json_is_one_document(course):
-    status, out, err = course("lab01", "--json")
-    document = json.loads(out)
-    assert (status, err) == (0, "") and [one["student"] for one in document["submissions"]] == ["ada", "ben [bold]"]
+    done = course("report", "lab01", "--json")
+    document = done.document()
+    assert done.status == 0 and [one["student"] for one in document["submissions"]] == ["ada", "ben [bold]"]
+    review = document["submissions"][0]["review"]
+    assert review["points"] == {"earned": 10, "open": 2, "lost": 0, "maximum": 12}
+    assert [reason["cells"] for reason in review["reasons"]] == [["written"]]
     assert document["leaderboard"] == [] and document["files"][0].endswith(f"{LAB.name}.html")
 
 
@@ -63,5 +48,4 @@ def test_json_is_one_document(course):
     ],
 )
 def test_errors_are_one_line(course, arguments, words):
-    status, out, err = course(*arguments)
-    assert status == 1 and out == "" and words in err and len(err.splitlines()) == 1
+    is_one_line(course("report", *arguments), (words,))
