@@ -29,11 +29,21 @@ _MULTIPLYING = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 )
 _CONVERTING = frozenset({"Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-# Operators that only move numbers. Both are as ONNX and as the names of Myelin's generated kernels spell them: "__myl_TranCastMul".
-_MOVING = frozenset({
-    *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Concat", "Gather", "Expand"),
-    *("Resh", "Tran", "Move", "Slic", "Conc", "Gath", "Repl"),
-})  # fmt: skip
+# What Myelin shortens in the names of its generated kernels, such as "__myl_TranCastMul". The first ones only move numbers.
+_MOVING_WORDS = {
+    "Move": "copy to another memory layout",
+    "Tran": "transpose",
+    "Resh": "reshape",
+    "Slic": "slice",
+    "Conc": "concatenation",
+    "Gath": "gather",
+    "Repl": "repetition",
+}
+_WORDS = {"Fc": "fully connected layer", "Corr": "convolution", "Maxr": "maximum", "Roun": "rounding", **_MOVING_WORDS}
+# Operators that only move numbers, as ONNX and as Myelin spell them.
+_MOVING = frozenset(
+    ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Concat", "Gather", "Expand")
+).union(_MOVING_WORDS)
 _CONVERTER_KINDS = frozenset({"Reformat", "Cast", "Convert", "Reorder"})  # of TensorRT and of OpenVINO
 _NO_KERNELS = "No layer table: this backend does not tell which kernels it runs."
 _CELL = 40  # characters that a cell of the text table shows
@@ -97,6 +107,12 @@ class Layer:
         return _MYELIN.sub("", self.name)
 
     @property
+    def name_words(self) -> dict[str, str]:
+        """The words that Myelin shortened in this name, with their meaning: ``{"Tran": "transpose"}``."""
+        words = re.findall("[A-Z][a-z]+", self.short_name) if self.name.startswith("__myl_") else []
+        return {word: meaning for word, meaning in _WORDS.items() if word in words}
+
+    @property
     def is_kernel(self) -> bool:
         """Whether this layer launches work on the GPU."""
         return self.kind not in HOST_KINDS
@@ -157,6 +173,12 @@ class LayerTable(Sequence[Layer]):
         counts = ", ".join(f"{n} with {dtype_name(dtype)}" for dtype, n in self.dtype_counts().most_common())
         nodes = f"{len(self.operators)} ONNX nodes became " if self.operators else ""
         return f"{nodes}{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'} ({counts})"
+
+    def caption(self) -> str:
+        """The summary, and what the shortened words in the names of kernels mean."""
+        words = {word: meaning for kernel in self.kernels for word, meaning in kernel.name_words.items()}
+        legend = ", ".join(f"{word} = {words[word]}" for word in _WORDS if word in words)
+        return f"{self.summary()}; in kernel names: {legend}" if legend else self.summary()
 
     def fused_operators(self, layer: Layer) -> str:
         """The ONNX operators inside one layer in the graph's order, such as ``"Conv + Add + Relu"``.
@@ -324,7 +346,7 @@ class LayerTable(Sequence[Layer]):
         table = [columns, *([_cut(row[column]) for column in columns] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in table)
-        return "\n".join((self.summary(), *lines))
+        return "\n".join((self.caption(), *lines))
 
     def _columns(self) -> list[str]:
         return ["kernel", "operators" if self.operators else "onnx", "reads", "weights", "writes", "shape", "format"]
@@ -343,7 +365,7 @@ class LayerTable(Sequence[Layer]):
             )
             for row, kernel in zip(rows, self.kernels, strict=True)
         ]
-        return notebook_table(self.summary(), styles, shown)
+        return notebook_table(self.caption(), styles, shown)
 
 
 def _cut(text: str) -> str:

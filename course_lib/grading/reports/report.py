@@ -121,4 +121,4 @@ def _differences(layers: LayerFeedback) -> Markup:
 def _kernels(table: LayerTable) -> Markup:
     keys = ("operators" if table.operators else "onnx", "types", "shape", "format")
     rows = [[breakable_html(row["kernel"]), *(row[key] for key in keys)] for row in table.rows()]
-    return pages.table(("kernel", *keys), rows, caption=f"{table.summary()}.")
+    return pages.table(("kernel", *keys), rows, caption=f"{table.caption()}.")

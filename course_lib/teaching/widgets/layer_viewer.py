@@ -44,6 +44,7 @@ def _build(label: str, table: LayerTable) -> dict[str, Any]:
             "name": row["kernel"],
             "whole_name": kernel.name,
             "kind": row["kind"],
+            "words": ", ".join(f"{word} = {meaning}" for word, meaning in kernel.name_words.items()),
             "fused": row["operators"],
             "nodes": sorted(place[node] for node in set(kernel.onnx_nodes)),
             "type": joined(kernel.dtypes),

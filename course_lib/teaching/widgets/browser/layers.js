@@ -68,7 +68,7 @@ const WIDGET = {
     const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
       ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
     return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${facts.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
-      + `Name: ${kernel.name}.${counterpart(data, state)}` };
+      + `Name: ${kernel.name}${kernel.words && ` (${kernel.words})`}.${counterpart(data, state)}` };
   },
 
   draw(stage, { data, state, width, change }) {
