@@ -1,13 +1,11 @@
-"""Folders on their way to another one: copied on this machine, or as an archive to another process. Only plain files travel."""
+"""Folders on their way to another one: copied on this machine, or packed for another process. Only plain files travel."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import os
-import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -22,9 +20,9 @@ TIMES_UNPACKED = 4  # so many times as much, for a submission with what was unpa
 
 @dataclass(frozen=True)
 class Archive:
-    """Packed files: a tar archive."""
+    """Packed files: contents by path."""
 
-    content: bytes = field(repr=False)
+    contents: dict[str, bytes] = field(repr=False)
 
     @property
     def packed(self) -> Archive:
@@ -33,12 +31,7 @@ class Archive:
 
     def copy_to(self, target: Path) -> None:
         """Write the files below `target` and replace existing ones."""
-        with tarfile.open(fileobj=io.BytesIO(self.content)) as tar:
-            for entry in tar:  # plain files only; `extractall` with a filter is newer than Debian 12's Python
-                content = tar.extractfile(entry)
-                assert content is not None
-                (target / entry.name).parent.mkdir(parents=True, exist_ok=True)
-                (target / entry.name).write_bytes(content.read())
+        _write(self.contents.items(), target)
 
 
 @dataclass(frozen=True)
@@ -59,9 +52,7 @@ class Selection:
 
     def copy_to(self, target: Path) -> None:
         """As `Archive.copy_to`."""
-        for name, content in self._read([]):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes(content)
+        _write(self._read([]), target)
 
     def look(self) -> tuple[str, tuple[str, ...]]:
         """A digest of the files, and the paths of plain files that are left out because they do not fit."""
@@ -73,13 +64,7 @@ class Selection:
     @cached_property
     def packed(self) -> Archive:
         """The files as they are now."""
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for name, content in self._read([]):
-                entry = tarfile.TarInfo(name)
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
-        return Archive(packed.getvalue())
+        return Archive(dict(self._read([])))
 
     def _read(self, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
         """Path and content."""
@@ -103,6 +88,12 @@ class Selection:
                     others += length * other
                     count += 1
                     yield name, file.read(length)
+
+
+def _write(files: Iterable[tuple[str, bytes]], target: Path) -> None:
+    for name, content in files:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(content)
 
 
 def _files(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, bool]]:

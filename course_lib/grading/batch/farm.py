@@ -97,7 +97,7 @@ def _result(future: Future, job: Job) -> Result:
 
 
 def _failed(job: Job, said: str) -> Result:
-    return Result(job.lab, job.student, job.digest, Archive(b""), {}, error=" ".join(said.split())[:500])
+    return Result(job.lab, job.student, job.digest, Archive({}), {}, error=" ".join(said.split())[:500])
 
 
 @contextmanager
