@@ -1,7 +1,5 @@
 """ONNX Runtime's engine on the CPU; a GPU that does not work is an error with the reason."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 
 from course_lib import engines
 from course_lib.engines import Plan
-from course_lib.engines.backends.onnxruntime import backend as ort_backend
 from course_lib.engines.backends.onnxruntime import engine as ort
 from course_lib.engines.backends.onnxruntime import session as ort_session
 from course_lib.engines.backends.onnxruntime.backend import OnnxRuntime
@@ -27,8 +24,6 @@ from course_lib.recipe import Recipe
 from tests.one_line import one_line
 
 pytestmark = pytest.mark.skipif(ort_session.device() == "cuda", reason="tests/gpu runs these on the GPU")
-
-TELLS_PLACES = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
 
 
 @pytest.fixture
@@ -199,12 +194,3 @@ def test_without_a_gpu_or_without_cuda_it_is_the_cpu(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [ort_session.CUDA, ort_session.CPU])
     assert ort_session.device() == "cpu" and OnnxRuntimeEngine(plan).device == "cpu"
     assert not any("GPU" in note for note in OnnxRuntime().compile(small_onnx, Recipe().wire(), {}).notes)
-
-
-@pytest.mark.skipif(not TELLS_PLACES, reason="this version of ONNX Runtime does not tell")
-def test_every_node_has_a_place_and_those_left_on_the_cpu_are_told(engine: OnnxRuntimeEngine, small_onnx: Path) -> None:
-    operators = [node.op_type for node in onnx.load(small_onnx).graph.node]
-    assert engine.device == "cpu" and engine.placement == {"cpu": tuple(operators)}
-    (note,) = ort_backend._device_notes("cuda", {"cuda": ("Conv", "Relu"), "cpu": ("Shape", "Gather", "Shape")})
-    assert note == "3 nodes run on the CPU, the others on the GPU: 2 Shape, 1 Gather"
-    assert ort_backend._device_notes("cuda", {"cuda": ("Conv",)}) == [] == ort_backend._device_notes("cuda", {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,8 +43,9 @@ class OnnxRuntime(Backend):
 
         data = self_contained(model)
         started = time.perf_counter()
-        where = session.device()
-        opened = session.open_session(data, where)
+        where, here = session.device(), driver.capability()
+        session.open_session(data, where)
+        advice = f"it runs on the CPU although a GPU ({here}) is here: replace the package onnxruntime with onnxruntime-gpu"
         return Plan(
             backend=self.name,
             version=onnxruntime.__version__,
@@ -57,7 +57,7 @@ class OnnxRuntime(Backend):
             build_seconds=time.perf_counter() - started,
             notes=(
                 "ONNX Runtime runs the graph as it is. It does not prove precision and profiles; a TensorRT build does",
-                *_device_notes(where, session.placement(opened)),
+                *([advice] if where == "cpu" and here else []),
             ),
         )
 
@@ -76,16 +76,3 @@ class OnnxRuntime(Backend):
     def wants_lowered_int8(self) -> bool:
         """True on the CPU, where Q/DQ pairs that are not lowered run with float arithmetic in between."""
         return self.on_cpu()
-
-
-def _device_notes(where: str, placed: Mapping[str, tuple[str, ...]]) -> list[str]:
-    if where == "cpu":
-        here = driver.capability()
-        return (
-            [f"it runs on the CPU although a GPU ({here}) is here: replace the package onnxruntime with onnxruntime-gpu"]
-            if here
-            else []
-        )
-    left = Counter(placed.get("cpu", ()))
-    named = ", ".join(f"{count} {operator}" for operator, count in left.most_common())
-    return [f"{left.total()} nodes run on the CPU, the others on the GPU: {named}"] if left else []

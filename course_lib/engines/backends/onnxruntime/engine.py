@@ -29,7 +29,6 @@ class OnnxRuntimeEngine:
 
     Attributes:
         device: ``"cuda"`` or ``"cpu"``.
-        placement: operators by the device that runs them. On CUDA, some run on the CPU on purpose, such as those on shapes.
     """
 
     backend = "onnxruntime"
@@ -41,7 +40,6 @@ class OnnxRuntimeEngine:
         stream, tf32 = self._clock.handle if self._clock else 0, "tf32" in plan.recipe.get("flags", ())
         self._session = ort_session.open_session(plan.data, self.device, stream=stream, tf32=tf32)
         self._tuned: set[tuple[tuple[int, ...], ...]] = set()
-        self.placement = ort_session.placement(self._session)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
 

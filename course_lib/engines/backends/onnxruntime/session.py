@@ -49,7 +49,6 @@ def open_session(data: bytes, where: str, *, stream: int = 0, tf32: bool = True)
     import onnxruntime
 
     options = session_options()
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     providers: list[Any] = [CPU]
     if where == "cuda":
         _preload()
@@ -86,20 +85,6 @@ def _with_advice(error: Exception) -> str:
     why = _NEW_OPSET.sub(r"opset \1 of \2 is newer than the newest supported one, \3", reason(error, most=2000))
     advice = next((advice for words, advice in _ADVICE if words in why), REPAIR)
     return f"{reason(why).rstrip('.')}: {advice}"
-
-
-def placement(session: Any) -> dict[str, tuple[str, ...]]:
-    """Operators by the device that runs them, ``{"cuda": ("Conv", ...), "cpu": ("Shape",)}``, in the graph's order.
-
-    Empty if this version of ONNX Runtime does not report it.
-    """
-    if not hasattr(session, "get_provider_graph_assignment_info"):  # 1.23 has none, 1.30 does
-        return {}
-    found: dict[str, tuple[str, ...]] = {}
-    for subgraph in session.get_provider_graph_assignment_info():
-        name = subgraph.ep_name.removesuffix("ExecutionProvider").lower()
-        found[name] = (*found.get(name, ()), *(node.op_type for node in subgraph.get_nodes()))
-    return found
 
 
 def _preload() -> None:
