@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import style
-from course_lib.labs.lab10_profiling.network import RECORDED
-from course_lib.labs.lab10_profiling.service import serving
+from course_lib.labs.lab10_profiling.network import RECORDED, serving
 from course_lib.profiling import Timeline, draw_timeline
 from course_lib.profiling.timelines.timeline import time_text
 

@@ -51,13 +51,10 @@ class Profiling(Lab):
         from course_lib.labs.lab10_profiling import reference
 
         (folder / FILE).write_bytes(Path(inspect.getfile(reference.Pipeline)).read_bytes())  # fails where it is withheld
-        measured = services.shares(services.record(network.given(learner), ours=True))
-        causes = {
-            suspect: {"range": name, "share": round(share, 3)}
-            for suspect in get_args(checks.Suspect)
-            for name, share in measured.items()
-            if checks.holds_cause(name, suspect) and share >= checks.MATTERS
-        }
+        measured = network.shares(services.record(network.given(learner), ours=True))
+        ranges = {suspect: checks.right_range(suspect, measured) for suspect in get_args(checks.Suspect)}
+        guilty = {suspect: name for suspect, name in ranges.items() if measured.get(name, 0.0) >= checks.MATTERS}
+        causes = {suspect: {"range": name, "share": round(measured[name], 3)} for suspect, name in guilty.items()}
         submission.write(folder / checks.CAUSES, learner, causes=causes)
 
 

@@ -1,17 +1,22 @@
-"""What lab 10 gives to a learner: the network, streams of scans, and the pipeline with this learner's causes."""
+"""What lab 10 gives to a learner: the network, streams of scans, the pipeline with this learner's causes, and shares of ranges."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib.labs.framework import submission
 from course_lib.labs.lab10_profiling import given as lab10_given
+from course_lib.labs.lab10_profiling.sandboxed.pipeline import START
 from course_lib.models import digits, fresh_digits
+from course_lib.profiling import Timeline
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 _WIDTH = 1280
 _RIDGE = 1.0
@@ -20,9 +25,8 @@ SCAN = 64  # pixels along each side
 _NOISE = 3  # gray levels that a scanner is off by, at most
 
 
-@cache
-def serialized_model() -> bytes:
-    """An ONNX file, opset 17: ``image`` float32 (n, 1, 32, 32), ink from 0 to 1, to ``logits`` (n, 10).
+def model() -> ModelProto:
+    """The network in ONNX, opset 17: ``image`` float32 (n, 1, 32, 32), ink from 0 to 1, to ``logits`` (n, 10).
 
     Random features with a linear readout that is fitted in closed form: no training, and it reads 99 % of the held-out digits.
     Source: Huang, Zhu, Siew, "Extreme learning machine: theory and applications", Neurocomputing 70 (2006).
@@ -41,7 +45,7 @@ def serialized_model() -> bytes:
         helper.make_node("MatMul", ["features1", "w2"], ["logits"], name="readout"),
     ]
     graph = helper.make_graph(nodes, "reader", [image], [logits], [first, second, readout])
-    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString())
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,3 +148,16 @@ def given(learner: str = "") -> str:
     for suspect in sorted(costly(learner) ^ COSTLY_IN_FILE) if learner else ():
         text = text.replace(*FORMS[suspect])
     return text
+
+
+def serving(timeline: Timeline) -> Timeline:
+    """The recording without the pipeline's start, which happens once: from the first request to the last answer."""
+    begin = next((event.end_us for event in timeline.events if event.name == START), 0.0)
+    served = [event for event in timeline.events if event.start_us >= begin]
+    return Timeline(tuple(served), (served[0].start_us, timeline.end_us)) if served else timeline
+
+
+def shares(timeline: Timeline) -> dict[str, float]:
+    """Share of the serving time for each range, without the start. A range inside another range counts in both."""
+    served = serving(timeline)
+    return {row.name: row.total_us / (served.span_us or 1.0) for row in served.summary() if row.kind == "range"}

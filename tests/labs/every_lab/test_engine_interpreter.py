@@ -46,7 +46,7 @@ def test_the_pipeline_of_lab10(packages: Path) -> None:
     lab.write_reference(packages)
     stream = service.fresh_stream([2, 3], np.random.default_rng(8))
     with service.started((packages / "pipeline.py").read_text(), EXAMINER) as started:
-        assert [answer.shape for answer in service.answers(started, stream)] == [(2, 10), (3, 10)]
+        assert [answer.shape for answer in started.infer(stream).values()] == [(2, 10), (3, 10)]
 
 
 def test_the_layer_table_of_lab06(packages: Path, tmp_path: Path) -> None:
