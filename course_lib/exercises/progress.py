@@ -14,7 +14,7 @@ def folder(root: Path | None = None) -> Path:
     """Where the files are, below ``$XDG_STATE_HOME`` or the home folder: each user has a folder for each course folder.
 
     Args:
-        root: the course's folder; default: found from the current folder.
+        root: the course's folder, or that of a lab; default: the course's, found from the current folder.
 
     Raises:
         CourseError: this user has no home folder.

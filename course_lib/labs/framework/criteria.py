@@ -78,13 +78,9 @@ class Criterion:
         """Whether it is not met, and a first failure does not say what was expected."""
         return self.met is False and bool(self.expected)
 
-    @property
-    def answer(self) -> str:
-        """``"met"``, ``"not met"`` or ``"not decided"``."""
-        return {True: "met", False: "not met", None: "not decided"}[self.met]
-
     def __str__(self) -> str:
-        answer = self.answer + (f" (expected {self.expected})" if self.withholds else "")
+        answer = {True: "met", False: "not met", None: "not decided"}[self.met]
+        answer += f" (expected {self.expected})" if self.withholds else ""
         if not self.has_value:
             return f"{self.name} (for {self.needed_for}): {answer}"
         return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {answer}"
@@ -177,12 +173,10 @@ def at_most(name: str, value: float, bound: float, needed_for: str = ALL, *, uni
     return Criterion(name, _number(value, unit), f"at most {_number(bound, unit)}", value <= bound, needed_for, hint)
 
 
-def equals(
-    name: str, value: object, wanted: object, needed_for: str = ALL, *, described: str = "", hint: str = ""
-) -> Criterion:
-    """A value that must be the wanted one. If the task is to find that value, the bound is how it is `described`."""
-    bound, expected = (described, str(wanted)) if described else (str(wanted), "")
-    return Criterion(name, str(value), bound, value == wanted, needed_for, hint, expected=expected)
+def equals(name: str, value: object, wanted: object, needed_for: str = ALL, *, bound: str = "", hint: str = "") -> Criterion:
+    """A value that must be the wanted one. If the task is to find that value, `bound` describes it."""
+    expected = str(wanted) if bound else ""
+    return Criterion(name, str(value), bound or str(wanted), value == wanted, needed_for, hint, expected=expected)
 
 
 def holds(name: str, met: bool, needed_for: str = ALL, *, hint: str = "") -> Criterion:

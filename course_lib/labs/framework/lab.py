@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import os
 import tempfile
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from course_lib._util.files import state_folder
 from course_lib._util.plain_text import plain
 from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark import Comparison
@@ -34,6 +32,7 @@ from course_lib.errors import (
     ExaminerFault,
     ReferenceAbsent,
 )
+from course_lib.exercises import progress
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework import onnx_model, submission
 from course_lib.labs.framework.criteria import NO_REFERENCE, NOT_EXAMINED, TOO_FEW, UNUSUAL, Criterion, Outcome, Task, Tier
@@ -51,7 +50,6 @@ _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that 
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
-CHECK_AGAIN = "Check again to see what was expected."
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
 _CAUSES = {  # of a task that its data do not decide, with where to look: by `Criterion.code`
     "": (judging.BUSY, "Close other programs, then run this check again."),
@@ -245,15 +243,14 @@ class Lab(ABC):
         """
         if not any(criterion.withholds for criterion in outcome.criteria):
             return outcome
-        place = hashlib.sha256(f"{folder.resolve()}\n{self.name}\n{outcome.task.id}".encode()).hexdigest()[:16]
         try:
-            failed_before = state_folder("failed_checks") / place
-            failed_before.parent.mkdir(parents=True, exist_ok=True)
-            failed_before.touch(exist_ok=False)
+            failures = progress.folder(folder)
+            failures.mkdir(parents=True, exist_ok=True)
+            (failures / f"{self.name} {outcome.task.id} failed").touch(exist_ok=False)
         except (OSError, CourseError):
             return outcome
         shown = self.decided(outcome.task.id, [replace(criterion, expected="") for criterion in outcome.criteria])
-        return replace(shown, message=f"{shown.message} {CHECK_AGAIN}")
+        return replace(shown, message=f"{shown.message} Check again to see what was expected.")
 
     def task(self, task_id: str) -> Task:
         """The task with this id, or a CourseError that names those that there are."""

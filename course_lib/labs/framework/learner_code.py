@@ -6,7 +6,6 @@ It imports numpy and Python's own modules only, because it is also sent as text 
 from __future__ import annotations
 
 import base64
-import builtins
 import json
 import os
 import sys
@@ -95,13 +94,9 @@ def loaded(source: str, file: str) -> types.ModuleType:
 
 
 def failure(error: BaseException, file: str) -> dict[str, Any]:
-    """The answer in place of a result: ``error``, a line, and whether the body is still ``empty``.
-
-    ``raised`` is the error's class if it is Python's own, and "" for a learner's class, whatever its name is.
-    """
-    kind = type(error)
-    raised = kind.__name__ if vars(builtins).get(kind.__name__) is kind else ""
-    return {"error": described(error, file), "empty": isinstance(error, NotImplementedError), "raised": raised}
+    """The answer in place of a result: ``error``, a line, the class that was ``raised``, and whether the body is still ``empty``."""
+    empty = isinstance(error, NotImplementedError)
+    return {"error": described(error, file), "empty": empty, "raised": type(error).__name__}
 
 
 def described(error: BaseException, file: str) -> str:

@@ -37,18 +37,18 @@ _DONE, _REJECTED, _FAILED = b"+", b"-", b"!"  # how an answer of `main` begins
 _LONGEST = 500  # bytes of a complaint
 
 
-class Rejected(BuildError):
-    """The course's own code rejected the model that it was to transform."""
-
-
 def transformed(
-    change: Callable[[bytes], bytes], model: bytes, file: str = "model.onnx", *, launcher: Launcher | None = None
+    change: Callable[[bytes], bytes],
+    model: bytes,
+    file: str = "model.onnx",
+    *,
+    code: str = "",
+    launcher: Launcher | None = None,
 ) -> bytes:
     """What a function of a module makes of a serialized model, in a process of its own. Messages begin with `file`, or what fails.
 
     Raises:
-        Rejected: a `CourseError` there, with its message.
-        BuildError: any other error there, or no answer in time.
+        BuildError: any error there, with the message and this `code` if it is a `CourseError`, or no answer in time.
     """
     command, limit = [*module_command(__name__), change.__module__, change.__name__], 2 * len(model) + (1 << 20)
     try:
@@ -56,7 +56,7 @@ def transformed(
     except EngineError as error:
         raise BuildError(f"{file}: {error}", code=error.code) from None
     if answer[:1] == _REJECTED:
-        raise Rejected(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}")
+        raise BuildError(f"{file}: {answer[1:].decode(errors='replace')[:_LONGEST]}", code=code)
     if answer[:1] != _DONE:
         raise BuildError(f"{file}: its {len(model):,} bytes are not an ONNX model, or only a part of one: export it again")
     return answer[1:]
@@ -78,11 +78,8 @@ def main() -> None:
 
 def fixed(model: Path, scratch: Path, examiner: Examiner) -> Path:
     """The `plain_graph` of a model, as a file in `scratch`."""
-    target = scratch / model.name
-    try:
-        target.write_bytes(transformed(plain_graph, model.read_bytes(), model.name, launcher=examiner.launcher))
-    except Rejected as error:
-        raise BuildError(str(error), code=TWO_READINGS) from None
+    graph = transformed(plain_graph, model.read_bytes(), model.name, code=TWO_READINGS, launcher=examiner.launcher)
+    (target := scratch / model.name).write_bytes(graph)
     return target
 
 

@@ -94,7 +94,7 @@ def profile(work: FirstEngineWork) -> Iterator[Criterion]:
     tuned = next((one.opt[0] for one in _ranges(work.recipe) if one.contains((USUAL, 1, 32, 32))), 0)
     hint = "TensorRT chooses the fastest kernels for opt. Which batch does the service send most often?"
     if tuned:
-        yield equals("opt for one image", tuned, USUAL, described="the batch that the service sends most often", hint=hint)
+        yield equals("opt for one image", tuned, USUAL, bound="the batch that the service sends most often", hint=hint)
 
 
 def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:

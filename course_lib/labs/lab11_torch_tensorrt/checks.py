@@ -182,7 +182,7 @@ def settings(batch: Mapping[str, int], traffic: Mapping[int, int], found: Found)
     hint = "A batch outside the range is an error at run time."
     yield Criterion("range of batch sizes", f"{least} to {most}", day, covers, HALF, hint, expected=wanted)
     frequent = max(traffic, key=lambda size: traffic[size])
-    yield equals("opt", best, frequent, described="the most frequent batch size", hint="The kernels are chosen for opt.")
+    yield equals("opt", best, frequent, bound="the most frequent batch size", hint="The kernels are chosen for opt.")
     border, blocks = found.border, found.blocks.blocks if found.blocks else ()
     plan = blocks[0].plan_bytes if len(blocks) == 1 and blocks[0].in_tensorrt else None
     whole = "not fully supported" in border
