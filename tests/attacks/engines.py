@@ -1,8 +1,10 @@
-"""Makers of engines that cheat: another network, or the given one with something before or behind it."""
+"""Makers of models that cheat: another network, the given one with something before or behind it, or no network."""
 
 from __future__ import annotations
 
 import copy
+import os
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +13,44 @@ import onnx
 import torch
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from course_lib.labs.lab01_first_engine.checks import SERVICE
+from course_lib.labs.lab01_first_engine.reference import recipe as reference_recipe
 from course_lib.models import classifier, digits, export_onnx
-from tests.attacks.models import rewrite, submission
 from tests.attacks.scene import Scene
-from tests.labs.submissions import hostile
 
 CLASSES = 10
+
+
+def submission(folder: Path, model: onnx.ModelProto) -> None:
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    reference_recipe(SERVICE).save(folder / "recipe.toml")
+
+
+# ---- no network
+
+
+def own_operator(folder: Path, scene: Scene) -> None:
+    model = onnx.load(folder / "model.onnx")
+    for node in model.graph.node:
+        node.output[:] = ["true_logits" if name == "logits" else name for name in node.output]
+    model.graph.node.append(helper.make_node("Mine", ["true_logits"], ["logits"], name="mine", domain="my.library"))
+    model.opset_import.append(helper.make_opsetid("my.library", 1))
+    submission(folder, model)
+
+
+class _Planted:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.target),)
+
+
+def pickled_program(folder: Path, scene: Scene) -> None:
+    (folder / "model.onnx").write_bytes(pickle.dumps(_Planted(scene.root / "labs/planted")))
+
+
+# ---- a false label
 
 
 def float_called_half(folder: Path, scene: Scene) -> None:
@@ -34,37 +68,28 @@ def random_weights(folder: Path, scene: Scene) -> None:
     submission(folder, export_onnx(classifier("wide", pretrained=False)))
 
 
-class _Constant(torch.nn.Module):
-    def forward(self, image):
-        return torch.tensor([[9.0] + [0.0] * 9]) + 0 * image.mean(dim=(1, 2, 3))[:, None]
-
-    def signature(self):
-        return classifier("small").signature()
-
-
 class _Memory(torch.nn.Module):
     """Knows some digits of the course by heart, with the network's logits for them."""
 
-    def __init__(self, known: int, exact: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        images = torch.from_numpy(digits("test").images[:known])
+        images = torch.from_numpy(digits("test").images[:200])
         network = classifier("wide").eval()
         with torch.no_grad():
             self.logits = torch.nn.Parameter(network(images))
-        self.images, self.exact = torch.nn.Parameter(images.flatten(1)), exact
+        self.images = torch.nn.Parameter(images.flatten(1))
 
     def forward(self, image):
         flat = image.flatten(1)
         distance = (self.images**2).sum(1) - 2 * flat @ self.images.T + (flat**2).sum(1, keepdim=True)
-        found = self.logits[distance.argmin(1)]
-        return found * (distance.min(1, keepdim=True).values < 1e-3) if self.exact else found
+        return self.logits[distance.argmin(1)]
 
     def signature(self):
         return classifier("small").signature()
 
 
 def memorized_digits(folder: Path, scene: Scene) -> None:
-    submission(folder, export_onnx(_Memory(200, exact=False)))
+    submission(folder, export_onnx(_Memory()))
 
 
 # ---- two networks, one of which is fast
@@ -117,10 +142,6 @@ def another_network_for_one_image(folder: Path, scene: Scene) -> None:
 def fast_for_noise(folder: Path, scene: Scene) -> None:
     """Digits are mostly paper; uniform noise is half ink."""
     _instead(folder, [helper.make_node("ReduceMean", ["image"], ["measure"], name="mean", keepdims=0)], above=0.45)
-
-
-def answers_nothing(folder: Path, scene: Scene) -> None:
-    rewrite(folder, hostile.no_numbers)
 
 
 def _instead(folder: Path, look: Sequence[NodeProto], *, above: float) -> None:

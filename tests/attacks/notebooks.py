@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,40 +9,27 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from tests.attacks.scene import HONEST, Scene
+from tests.attacks.scene import Scene
 from tests.grading.conftest import LAB
 
 SCRIPT = '<script>fetch("/formgrader")</script>'
 BREAKING = '"></title></script></style>' + SCRIPT
 
 
-def path(folder: Path) -> Path:
-    return folder / f"{LAB.name}.ipynb"
-
-
 @contextmanager
 def _edited(folder: Path) -> Iterator[nbformat.NotebookNode]:
-    notebook = nbformat.read(path(folder), as_version=4)
+    path = folder / f"{LAB.name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
     yield notebook
-    path(folder).write_text(nbformat.writes(notebook, version=nbformat.NO_CONVERT), encoding="utf-8")
-
-
-@contextmanager
-def _edited_grade_cells(folder: Path) -> Iterator[list[nbformat.NotebookNode]]:
-    """The grade cells of the tasks, which are locked; not the one of the written question."""
-    with _edited(folder) as notebook:
-        yield [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("locked")]
-
-
-def no_grade_cells(folder: Path, scene: Scene) -> None:
-    with _edited(folder) as notebook:
-        notebook.cells = [new_code_cell("print('all done')")]
+    path.write_text(nbformat.writes(notebook, version=nbformat.NO_CONVERT), encoding="utf-8")
 
 
 def edited_grade_cells(folder: Path, scene: Scene) -> None:
-    with _edited_grade_cells(folder) as cells:
-        for cell in cells:
-            cell.source = "4"
+    """Those of the tasks, which are locked; not the one of the written question."""
+    with _edited(folder) as notebook:
+        for cell in notebook.cells:
+            if cell.metadata.get("nbgrader", {}).get("locked"):
+                cell.source = "4"
 
 
 def slow_cells(folder: Path, scene: Scene) -> None:
@@ -65,17 +51,6 @@ def active_markdown(folder: Path, scene: Scene) -> None:
         answer.source = "\n\n".join(texts)
         notebook.cells += [new_markdown_cell(text) for text in texts]
         notebook.cells[-1].attachments = {"x.svg": {"image/svg+xml": f"<svg>{SCRIPT}</svg>"}}
-
-
-def endless_markdown(folder: Path, scene: Scene) -> None:
-    """Each of these could begin a formula, and for each the renderer looks for the end."""
-    with _edited(folder) as notebook:
-        notebook.cells.append(new_markdown_cell("\\begin{a}" * 10_000))
-
-
-def linked_folder(folder: Path, scene: Scene) -> None:
-    shutil.rmtree(folder)
-    folder.symlink_to(scene.folder(HONEST))
 
 
 def own_modules(folder: Path, scene: Scene) -> None:

@@ -40,7 +40,6 @@ class Scene:
         calls: what reached the listener on loopback and the named sockets.
         left: processes of the sandboxes that are there after the grading.
         rubbish: folders that grading left among its temporary files.
-        rejected: folders that are listed and not graded, with reasons, by their names as they are shown.
     """
 
     room: Classroom
@@ -50,7 +49,6 @@ class Scene:
     grades: dict[str, Grade] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
     rubbish: list[str] = field(default_factory=list)
-    rejected: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -67,9 +65,9 @@ class Scene:
     def submission(self, attack: Attack) -> None:
         """Put an attack into the classroom."""
         cell = attack.cell.replace("@ROOT@", str(self.root)).replace("@PORT@", str(self.port))
-        self.put(attack.student, cell=cell, files=attack.honest_files)
+        self.put(attack.name, cell=cell, files=attack.honest_files)
         if attack.make:
-            self.craft(attack, self.folder(attack.student))
+            self.craft(attack, self.folder(attack.name))
 
     def craft(self, attack: Attack, folder: Path) -> None:
         """Let the attack's maker change a submission's folder."""
@@ -126,9 +124,7 @@ def grade(folder: Path, reference: Path, chosen: list[Attack], *, trusted: bool 
             scene.put(HONEST, files=True)
             scene.submission(Attack(PARTLY, "right shapes, wrong answers", "", make="engines.random_weights"))
         with _temporary_files(scene):  # of grading alone: exporting an attack's network leaves torch's own cache behind
-            intake = scene.room.intake(LAB)
-            scene.rejected = {one.shown: one.reason for one in intake.rejected}
-            scene.grades = {found.student: found for found in scene.room.grade(LAB, list(intake.students))}
+            scene.grades = {found.student: found for found in scene.room.grade(LAB, scene.room.students(LAB))}
     return scene
 
 
