@@ -11,7 +11,7 @@ import re
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -66,40 +66,26 @@ def arrange(folder: Path, names: Iterable[str]) -> list[str]:
 
 def _taken(folder: Path, name: str, names: tuple[str, ...]) -> list[str]:
     files = [path for path in _files(folder) if path.parent != folder or path.name not in names]
-    for means in (_same_name, _same_name_but_for_additions, _ends_with_name, _only_notebook):
-        if not (candidates := means(files, name)):
-            continue
-        contents = {path.read_bytes() for path in candidates}
-        found = ", ".join(shown(path.relative_to(folder).as_posix()) for path in candidates[:4])
-        if len(contents) > 1:
-            return [f"{len(candidates)} files could be {name} ({found}), and none was taken: keep one of them"]
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        if candidates[0].is_file():
-            shutil.move(candidates[0], folder / name)
-        return [f"{shown(candidates[0].relative_to(folder).as_posix())} was taken as {name}"]
-    return []
-
-
-def _same_name(files: list[Path], name: str) -> list[Path]:
-    return [path for path in files if path.name == name]
-
-
-def _same_name_but_for_additions(files: list[Path], name: str) -> list[Path]:
-    return [path for path in files if _usual(path.name) == _usual(name)]
-
-
-def _ends_with_name(files: list[Path], name: str) -> list[Path]:
-    """As a learning platform names a file: ``doejane_12345_67890_model.onnx``."""
-    return [path for path in files if re.search(rf"[ _-]{re.escape(_usual(name))}$", _usual(path.name))]
-
-
-def _only_notebook(files: list[Path], name: str) -> list[Path]:
-    """Notebooks by other names, unless they are another lab's."""
-    if not name.endswith(".ipynb"):
+    usual, is_notebook = _usual(name), name.endswith(".ipynb")
+    ways: tuple[Callable[[Path], object], ...] = (
+        lambda path: path.name == name,
+        lambda path: _usual(path.name) == usual,
+        # as a learning platform names a file: doejane_12345_67890_model.onnx
+        lambda path: re.search(rf"[ _-]{re.escape(usual)}$", _usual(path.name)),
+        # a notebook by any name, unless it is another lab's
+        lambda path: is_notebook and path.name.casefold().endswith(".ipynb") and lab_of(path.name) in ("", lab_of(name)),
+    )
+    candidates = next((found for fits in ways if (found := [path for path in files if fits(path)])), [])
+    named = ", ".join(shown(path.relative_to(folder).as_posix()) for path in candidates[:4])
+    if len({path.read_bytes() for path in candidates}) > 1:
+        return [f"{len(candidates)} files could be {name} ({named}), and none was taken: keep one of them"]
+    if not candidates:
         return []
-    notebooks = [path for path in files if path.name.casefold().endswith(".ipynb")]
-    return [path for path in notebooks if lab_of(path.name) in ("", lab_of(name))]
+    if (folder / name).is_dir():
+        shutil.rmtree(folder / name)
+    if candidates[0].is_file():
+        shutil.move(candidates[0], folder / name)
+    return [f"{shown(candidates[0].relative_to(folder).as_posix())} was taken as {name}"]
 
 
 def _usual(name: str) -> str:
