@@ -294,21 +294,11 @@ class LayerTable(Sequence[Layer]):
         def tensors(rows: Sequence[Mapping[str, Any]]) -> tuple[LayerTensor, ...]:
             return tuple(LayerTensor(**{**row, "shape": tuple(row["shape"])}) for row in rows)
 
-        return cls(
-            tuple(
-                Layer(
-                    **{
-                        **row,
-                        "inputs": tensors(row["inputs"]),
-                        "constants": tensors(row["constants"]),
-                        "outputs": tensors(row["outputs"]),
-                        "onnx_nodes": tuple(row["onnx_nodes"]),
-                    }
-                )
-                for row in values["layers"]
-            ),
-            dict(values.get("operators", {})),
-        )
+        def layer(row: Mapping[str, Any]) -> Layer:
+            sides = {side: tensors(row[side]) for side in ("inputs", "constants", "outputs")}
+            return Layer(**{**row, **sides, "onnx_nodes": tuple(row["onnx_nodes"])})
+
+        return cls(tuple(map(layer, values["layers"])), dict(values.get("operators", {})))
 
     def rows(self) -> list[dict[str, str]]:
         """One dict of short texts a kernel, for tables: kernel, kind, onnx, operators, reads, weights, writes, types, shape, format."""

@@ -171,14 +171,11 @@ class SandboxedExecute(Execute):
             return cell, resources
         try:
             cell, resources = super().preprocess_cell(cell, resources, index)
-        except (DeadKernelError, OutputFlood) as error:
+        except (DeadKernelError, OutputFlood, CellTimeoutError) as error:
             limit = self._limit()
             self._died = isinstance(error, DeadKernelError) and not limit
-            self._stop(limit or str(error) or "the kernel died")
-            _fail(cell, self._stopped)
-            return cell, resources
-        except CellTimeoutError:  # it ran too long and ignored the interrupt
-            self._stop(_TOO_LONG)
+            too_long = _TOO_LONG if isinstance(error, CellTimeoutError) else ""  # and it ignored the interrupt
+            self._stop(limit or too_long or str(error) or "the kernel died")
             _fail(cell, self._stopped)
             return cell, resources
         if any(output.output_type == "error" and output.ename == "CellTimeoutError" for output in cell.get("outputs", [])):
