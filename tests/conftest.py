@@ -1,7 +1,5 @@
 """What several test modules share. Everything is made on first use, once a session."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -159,11 +157,18 @@ def service_recipe() -> Recipe:
 
 
 @pytest.fixture(scope="session")
-def small_plan(small_onnx: Path, service_recipe: Recipe) -> Any:
-    """The small classifier, compiled by TensorRT for RTX."""
-    from course_lib import engines
+def rtx() -> Iterator[Any]:
+    """One process of TensorRT for RTX, which starts with the first build."""
+    from course_lib.engines import Compiler
 
-    return engines.build(small_onnx, service_recipe, backend="tensorrt_rtx")
+    with Compiler("tensorrt_rtx") as compiler:
+        yield compiler
+
+
+@pytest.fixture(scope="session")
+def small_plan(rtx: Any, small_onnx: Path, service_recipe: Recipe) -> Any:
+    """The small classifier, compiled by TensorRT for RTX."""
+    return rtx.build(small_onnx, service_recipe)
 
 
 @pytest.fixture(scope="session")

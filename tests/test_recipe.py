@@ -1,7 +1,5 @@
 """A recipe survives its TOML, and whatever is wrong with one is said in one line that names the key."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """What the tests of the doubles share: small ONNX models, and one build and one run in the fewest calls."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Building and deserializing: what is rejected, and the reasons in the log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """cuda-python's calls on the stand-in's device: error codes first, and nothing is given back by itself."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

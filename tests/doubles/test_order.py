@@ -1,7 +1,5 @@
 """Which mistakes in the order of calls a trace shows, by hand and by the program that causes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The trace of a device: every row that a program causes, in the order of its calls."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

@@ -4,8 +4,6 @@ It compiles nothing: the module runs in PyTorch under the name that the real par
 signatures are those of the released wheels, unknown ``**kwargs`` included; `tests/engines/test_torch_trt.py` checks that.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A backend is one class: one of another distribution is found, builds and runs with nothing else touched."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

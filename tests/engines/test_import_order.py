@@ -1,7 +1,5 @@
 """TensorRT is imported before pycuda: the builder of TensorRT 8.6.0 crashes where pycuda came first."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -37,21 +35,19 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def imported(folder: Path, code: str) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize(
+    ("before", "usable", "order"),
+    [
+        ("", True, ["tensorrt", "pycuda.driver"]),
+        ("import tensorrt_rtx; ", True, ["tensorrt_rtx", "pycuda.driver"]),
+        ("", False, ["pycuda.driver"]),
+    ],
+)
+def test_tensorrt_comes_first(before: str, usable: bool, order: list[str], installed: Path) -> None:
+    if not usable:
+        (installed / "tensorrt.py").write_text("raise ImportError('libnvinfer.so.8: cannot open shared object file')")
+    environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-c", before + FIRST_USE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_tensorrt_comes_first(installed: Path) -> None:
-    assert imported(installed, FIRST_USE) == ["tensorrt", "pycuda.driver"]
-
-
-def test_one_tensorrt_is_enough(installed: Path) -> None:
-    assert imported(installed, f"import tensorrt_rtx; {FIRST_USE}") == ["tensorrt_rtx", "pycuda.driver"]
-
-
-def test_pycuda_works_without_a_usable_tensorrt(installed: Path) -> None:
-    (installed / "tensorrt.py").write_text("raise ImportError('libnvinfer.so.8: cannot open shared object file')")
-    assert imported(installed, FIRST_USE) == ["pycuda.driver"]
+    assert done.stdout.split() == order

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from course_lib import engines
-from course_lib.engines import Environment, ModelSource, TensorInfo, Worker
+from course_lib.engines import ModelSource, TensorInfo
 from course_lib.engines.backends.torch.graphs import GraphedCallable
 from course_lib.engines.plan import VARIANTS
 from course_lib.errors import BackendUnavailable, EngineError
@@ -132,23 +130,6 @@ def test_what_cannot_be_compiled_as_a_whole_is_an_error() -> None:
     with pytest.raises(EngineError, match="torch failed: ") as raised:
         engine.infer(_feeds(2))
     assert len(str(raised.value).splitlines()) == 1 and len(str(raised.value)) < 400
-
-
-def test_a_worker_compiles_too_and_says_when_there_is_no_compiler(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(
-        "import torch\nfrom course_lib.models import Signature\n"
-        "class Net(torch.nn.Linear):\n"
-        "    def signature(self): return Signature(inputs={'x': ('batch', 8)}, outputs=('y',))\n"
-        "def make(): return Net(8, 8)\n"
-    )
-    settings = (f"PYTHONPATH={tmp_path}", f"TORCHINDUCTOR_CACHE_DIR={tmp_path / 'cache'}", "CXX=/nowhere/g++")
-    with Worker(Environment("shop", ("env", *settings, sys.executable))) as worker:
-        worker.load(ModelSource("shop:make", variant="compile"))
-        with pytest.raises(EngineError, match=r"torch failed: .*C\+\+ compiler") as raised:
-            worker.infer(_feeds(1))
-        assert len(str(raised.value).splitlines()) == 1
-        worker.load(ModelSource("shop:make"))
-        assert worker.infer(_feeds(1))["y"].shape == (1, 8)
 
 
 # ---- CUDA graphs, as far as they can be seen without a GPU

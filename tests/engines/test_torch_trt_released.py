@@ -1,7 +1,5 @@
 """The released Torch-TensorRT on this machine: the course's networks in blocks, engines and tables, and the door that opens it."""
 
-from __future__ import annotations
-
 import json
 import pwd
 import subprocess
@@ -34,7 +32,7 @@ class Island(torch.nn.Module):
 
 def test_a_network_of_the_course_is_one_engine_that_answers_as_eager():
     image = {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 32), "max": (8, 1, 32, 32)}
-    found = module_blocks(models.classifier("wide"), {"image": image})
+    found = module_blocks(models.classifier("small"), {"image": image})
     (block,) = found.blocks
     assert block.in_tensorrt and found.release == installation.RELEASE and not found.in_pytorch
     assert found.relative_error is not None and found.relative_error < 1e-5
@@ -50,11 +48,6 @@ def test_an_operator_without_a_converter_divides_a_module():
     assert found.blocks[0].operators == ("aten.convolution.default", "aten.relu.default") * 2
     assert Blocks.from_json(found.to_json()) == found
     assert "2 engines; in PyTorch: aten.cumprod.default" in found._repr_html_()
-
-
-def test_what_is_rejected():
-    with pytest.raises(BuildError, match="model is not fully supported"):
-        module_blocks(Island(), {"x": (2, 3, 16, 16)}, require_full_compilation=True)
 
 
 def test_a_module_that_cannot_be_exported():

@@ -1,8 +1,6 @@
 """The runtime against a stand-in for TensorRT 10 and 11, which cannot run here: the checks that `tests/gpu` runs on a real 8.6,
 and what can only be provoked."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

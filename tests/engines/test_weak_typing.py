@@ -1,7 +1,5 @@
 """TensorRT 8.6 takes precision from flags and layers, not from the graph: what the course demands of its layers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any

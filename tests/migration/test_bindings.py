@@ -1,7 +1,5 @@
 """The committed tables of TensorRT's API: equal to NVIDIA's bindings, and in line with what the course says of each version."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

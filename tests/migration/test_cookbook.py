@@ -1,7 +1,5 @@
 """The cookbook's page: every rule is in it, with a fate that the bindings confirm."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

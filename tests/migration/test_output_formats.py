@@ -1,7 +1,5 @@
 """What `course migrate` writes for machines, what it leaves out, and how fast it passes over what is not about TensorRT."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

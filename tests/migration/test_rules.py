@@ -1,7 +1,5 @@
 """The advice: every old name has some, and what each rule says is true of the tables."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -94,25 +92,6 @@ def test_since_when_a_name_is_gone(name: str, target: str, since: str) -> None:
 def test_majors_alone_remove_names() -> None:
     for one, other in (("10.15", "10.16"), ("11.0", "11.4")):
         assert all_names(ApiTable.load(one)) <= all_names(ApiTable.load(other))
-
-
-FACTS = """
-NetworkDefinitionCreationFlag.EXPLICIT_BATCH IBuilderConfig.max_workspace_size Builder.build_engine Builder.build_cuda_engine
-ICudaEngine.get_binding_shape ICudaEngine.get_binding_name ICudaEngine.binding_is_input ICudaEngine.num_bindings
-ICudaEngine.max_batch_size ICudaEngine.get_binding_size IExecutionContext.execute IExecutionContext.execute_async
-IExecutionContext.execute_async_v2 IExecutionContext.set_binding_shape BuilderFlag.FP16 BuilderFlag.BF16 BuilderFlag.INT8 BuilderFlag.FP8
-BuilderFlag.FP4 BuilderFlag.INT4 BuilderFlag.STRICT_TYPES BuilderFlag.OBEY_PRECISION_CONSTRAINTS BuilderFlag.PREFER_PRECISION_CONSTRAINTS
-ILayer.precision ILayer.set_output_type Builder.platform_has_fast_fp16 IInt8EntropyCalibrator2 IInt8MinMaxCalibrator
-IBuilderConfig.int8_calibrator ITensor.set_dynamic_range IAlgorithmSelector TacticSource.CUBLAS TacticSource.CUBLAS_LT TacticSource.CUDNN
-PreviewFeature.FASTER_DYNAMIC_SHAPES_0805 IPluginV2DynamicExt INetworkDefinition.add_plugin_v2 IPluginRegistry.get_plugin_creator
-Profiler.get_layer_timing ICudaEngine.get_device_memory_size ICudaEngine.create_execution_context_without_device_memory
-BuilderFlag.REFIT BuilderFlag.DISABLE_TIMING_CACHE
-"""
-
-
-@pytest.mark.parametrize("name", FACTS.split())
-def test_every_row_that_the_course_teaches_has_a_rule(name: str) -> None:
-    assert rule_for(name)
 
 
 def test_rules_for_tools_are_complete_and_distinct() -> None:

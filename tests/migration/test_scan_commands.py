@@ -1,7 +1,5 @@
 """Command lines: trtexec, Polygraphy, Nsight Systems, pip."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

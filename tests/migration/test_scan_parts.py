@@ -1,7 +1,5 @@
 """What the scan is made of: version checks, programs that do not parse, what the tables of all versions know together."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

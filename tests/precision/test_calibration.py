@@ -1,7 +1,5 @@
 """Calibration of real models: which tensors, which ranges, how fast, and what a cache may and may not be used for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,9 @@ import pytest
 
 from course_lib.errors import CourseError
 from course_lib.models import digits
-from course_lib.precision import (
-    EntropyCalibrator,
-    MinMaxCalibrator,
-    calibrate,
-    observe,
-)
+from course_lib.precision import EntropyCalibrator, MinMaxCalibrator, calibrate, observe
 from course_lib.precision.quantization.probe import quantizable
+from tests.sessions import session
 
 Feeds = list[dict[str, np.ndarray]]
 
@@ -30,16 +24,12 @@ def _batches(n: int = 64, size: int = 16, first: int = 0) -> Feeds:
 
 def _values(path: Path, batches: Feeds, names: list[str]) -> dict[str, np.ndarray]:
     """What the tensors hold, with none of the course's code: one tensor at a time, onnxruntime without optimization."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = onnx.load(path)
     there = {value.name for value in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in there | {"image"})
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    opened = session(model, optimized=False)
     return {
-        name: np.concatenate([feeds["image"] if name == "image" else session.run([name], feeds)[0] for feeds in batches])
+        name: np.concatenate([feeds["image"] if name == "image" else opened.run([name], feeds)[0] for feeds in batches])
         for name in names
     }
 

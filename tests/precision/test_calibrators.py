@@ -1,7 +1,5 @@
 """Calibrators against numpy, against brute force written another way, and against ONNX Runtime's on the same values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

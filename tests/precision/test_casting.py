@@ -1,12 +1,9 @@
 """Cast graphs build half-precision kernels, keep what is to be kept, and compute nearly the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
@@ -14,25 +11,11 @@ from course_lib import engines
 from course_lib.errors import CourseError
 from course_lib.precision.casting import cast
 from course_lib.precision.quantization.qdq import activations, insert_qdq
-from course_lib.recipe import Profile, Recipe
-from tests.exported import exported
+from tests.exported import exported, recipe_for
+from tests.sessions import run
 
 PROOF = {"fp16": "Half", "bf16": "BFloat16"}
 KEPT = ("/blocks/1/norm1/LayerNormalization", "/blocks/2/up/MatMul", "/blocks/2/up/Add", "/blocks/2/Gelu")
-
-
-def recipe(name: str, precision: Any) -> Recipe:
-    shapes = {"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}
-    if name != "encoder":
-        shapes = {"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)}
-    return Recipe(precision=precision, profiles=(Profile({"tokens" if name == "encoder" else "image": shapes}),))
-
-
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {model.graph.input[0].name: x})[0])
 
 
 def casts(model: onnx.ModelProto) -> list[str]:
@@ -48,11 +31,10 @@ def toy(body: str, constants: str = "") -> onnx.ModelProto:
 # ---- what the compiler makes of it
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-@pytest.mark.parametrize(("name", "opset"), [("small", None), ("encoder", 17)])
-def test_every_matrix_product_is_half(name: str, opset: int | None, dtype: Any) -> None:
+@pytest.mark.parametrize(("name", "opset", "dtype"), [("small", None, "bf16"), ("encoder", 17, "fp16")])
+def test_every_matrix_product_is_half(name: str, opset: int | None, dtype: Any, rtx: engines.Compiler) -> None:
     model = cast(exported(name, opset), dtype)
-    plan = engines.build(model, recipe(name, dtype), backend="tensorrt_rtx")
+    plan = rtx.build(model, recipe_for(name, dtype))
     counts = plan.layers.dtype_counts()
     assert counts["Float"] <= 2 and counts[PROOF[dtype]] == len(plan.layers.kernels) - 1  # the first casts the input
     for kernel in plan.layers.kernels[1:]:
@@ -62,32 +44,29 @@ def test_every_matrix_product_is_half(name: str, opset: int | None, dtype: Any) 
         assert value.type.tensor_type.elem_type == TensorProto.FLOAT
 
 
-def test_it_is_the_graph_that_torch_exports_in_half_precision() -> None:
+def test_it_is_the_graph_that_torch_exports_in_half_precision(rtx: engines.Compiler) -> None:
     name = "encoder"
     ours, theirs = cast(exported(name), "fp16"), exported(name, dtype="fp16")
     assert sorted(n.op_type for n in ours.graph.node) == sorted(n.op_type for n in theirs.graph.node)
-    kernels = [
-        sorted(layer.kind for layer in engines.build(m, recipe(name, "fp16"), backend="tensorrt_rtx").layers.kernels)
-        for m in (ours, theirs)
-    ]
+    kernels = [sorted(layer.kind for layer in rtx.build(m, recipe_for(name, "fp16")).layers.kernels) for m in (ours, theirs)]
     assert kernels[0] == kernels[1]
     x = np.random.default_rng(0).normal(size=(4, 32, 32)).astype(np.float32)
     exact, found, expected = run(exported(name), x), run(ours, x), run(theirs, x)
     assert np.abs(found - exact).max() < 2 * np.abs(expected - exact).max() + 1e-3 * np.abs(exact).max()
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_kept_nodes_compute_in_float(dtype: Any) -> None:
-    plan = engines.build(cast(exported("encoder"), dtype, keep=KEPT), recipe("encoder", dtype), backend="tensorrt_rtx")
+@pytest.mark.parametrize("dtype", ["bf16"])
+def test_kept_nodes_compute_in_float(dtype: Any, rtx: engines.Compiler) -> None:
+    plan = rtx.build(cast(exported("encoder"), dtype, keep=KEPT), recipe_for("encoder", dtype))
     (product,) = [layer for layer in plan.layers.kernels if "/blocks/2/up/MatMul" in layer.onnx_nodes]
     assert {t.dtype for t in (*product.inputs, *product.weights)} == {"Float"}
     others = [layer for layer in plan.layers.kernels if "/blocks/3/up/MatMul" in layer.onnx_nodes]
     assert others and all("Float" not in layer.dtypes for layer in others)
 
 
-def test_int8_pairs_survive_and_the_rest_is_half() -> None:
+def test_int8_pairs_survive_and_the_rest_is_half(rtx: engines.Compiler) -> None:
     narrow = insert_qdq(exported("encoder"), dict.fromkeys(activations(exported("encoder")), 8.0))
-    plan = engines.build(cast(narrow, "fp16"), recipe("encoder", "int8"), backend="tensorrt_rtx")
+    plan = rtx.build(cast(narrow, "fp16"), recipe_for("encoder", "int8"))
     integer = [layer for layer in plan.layers.kernels if layer.kind == "gemm" and layer.inputs[0].dtype == "Int8"]
     assert len(integer) == 18
     assert not [layer for layer in plan.layers.kernels if layer.kind == "gemm" and "Float" in {t.dtype for t in layer.inputs}]
@@ -186,36 +165,18 @@ def test_other_rejections() -> None:
         cast(exported("small"), "int8")  # type: ignore[arg-type]
     with pytest.raises(CourseError, match="'/nonsense', which the model does not have"):
         cast(exported("small"), "fp16", keep=["/nonsense"])
-    unknown = helper.make_model(
-        helper.make_graph(
-            [
-                helper.make_node("Mystery", ["x"], ["z"], name="m", domain="mine"),
-                helper.make_node("Relu", ["z"], ["y"], name="r"),
-            ],
-            "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
-        ),
-        opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)],
-        ir_version=10,
+    unknown = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20, "mine" : 1]> g (float[4] x) => (float[4] y)
+            { [m] z = mine.Mystery (x) [r] y = Relu (z) }"""
     )
     with pytest.raises(CourseError, match=r"type of 'z', which node 'm'"):
         cast(unknown, "fp16")
     unknown.graph.value_info.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [4]))
     assert casts(cast(unknown, "fp16")) == ["z/to_fp16", "y/to_fp32"]
-    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["b"])], "b", [], [helper.make_tensor_value_info("b", 1, None)])
-    looping = helper.make_model(
-        helper.make_graph(
-            [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
-            "g",
-            [
-                helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]),
-                helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-            ],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
-        ),
-        opset_imports=[helper.make_opsetid("", 20)],
-        ir_version=10,
+    branched = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]> g (float[4] x, bool c) => (float[4] y) {
+            y = If (c) <then_branch = t () => (float[4] p) { p = Relu (x) }, else_branch = e () => (float[4] q) { q = Neg (x) }>
+        }"""
     )
     with pytest.raises(CourseError, match="subgraphs"):
-        cast(looping, "fp16")
+        cast(branched, "fp16")

@@ -1,13 +1,10 @@
 """Emulated half precision is half precision: against numpy, ONNX Runtime's FP16 kernels and PyTorch's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from onnx import parser
@@ -17,15 +14,13 @@ from course_lib.models.digit_dataset import digits
 from course_lib.precision import cast
 from course_lib.precision.quantization.emulation import emulate
 from tests.exported import exported
+from tests.sessions import session
 
 NUMPY: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 
 
 def run(model: onnx.ModelProto, **feeds: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, feeds)[0])
+    return np.asarray(session(model).run(None, feeds)[0])
 
 
 def toy(body: str, head: str = "g (float[n, 8] x) => (float[n, 8] y)", opset: int = 22) -> onnx.ModelProto:

@@ -1,7 +1,5 @@
 """Fake quantization for training: numpy's values, PyTorch's own gradient, and weights that learn through it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

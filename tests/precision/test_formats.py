@@ -1,7 +1,5 @@
 """Number formats against a rounding of their definition, and against the numbers in their specifications."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Streaming histograms against numpy's, whatever the chunks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

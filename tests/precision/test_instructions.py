@@ -1,7 +1,5 @@
 """INT8 answers do not depend on the processor's instructions. `make no-vnni-test` runs these on an emulated CPU without VNNI."""
 
-from __future__ import annotations
-
 import platform
 
 import numpy as np
@@ -12,10 +10,12 @@ from onnx import numpy_helper, parser
 
 from course_lib._util import cpu_int8
 from course_lib._util.cpu_int8 import VNNI, has_byte_dot_products
+from course_lib.benchmark import sqnr_db
 from course_lib.models import digits
 from course_lib.precision import MSECalibrator, activations, insert_qdq, lower_for_onnxruntime, observe
 from course_lib.teaching.int8 import quantize_tensor
 from tests.exported import exported
+from tests.sessions import run
 
 pytestmark = pytest.mark.instructions
 
@@ -68,7 +68,7 @@ def test_every_variant_of_lecture_6_answers_as_unfused_arithmetic_does() -> None
         "one Conv left in float": insert_qdq(network, ranges, exclude=["/block2/conv1+norm1/Conv"]),
         "lowered": lower_for_onnxruntime(quantized, ["avx_vnni"]),
     }
-    found = {name: sqnr_db(*answers(variant, {"image": images})) for name, variant in variants.items()}
+    found = {name: sqnr_db(*answers(variant, images)) for name, variant in variants.items()}
     assert min(found.values()) > 30, found
 
 
@@ -76,23 +76,9 @@ def test_the_encoder_answers_as_unfused_arithmetic_does() -> None:
     network, tokens = exported("encoder"), digits("train").tokens()
     amax = observe(network, [{"tokens": tokens[:50]}], tensors=activations(network), progress=False).ranges(MSECalibrator())
     for model in (insert_qdq(network, amax), lower_for_onnxruntime(insert_qdq(network, amax), ["avx_vnni"])):
-        assert sqnr_db(*answers(model, {"tokens": digits("test").tokens()[:4]})) > 30
+        assert sqnr_db(*answers(model, digits("test").tokens()[:4])) > 30
 
 
-def answers(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+def answers(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
     """What a model answers without any optimization, and as the course's engines run it."""
-    unfused = onnxruntime.SessionOptions()
-    unfused.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    unfused.intra_op_num_threads = 1
-    return [
-        np.asarray(
-            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(
-                None, feeds
-            )[0]
-        )
-        for options in (unfused, cpu_int8.session_options())
-    ]
-
-
-def sqnr_db(reference: np.ndarray, found: np.ndarray) -> float:
-    return float(10 * np.log10(np.square(reference).sum() / max(np.square(reference - found).sum(), 1e-30)))
+    return [run(model, x, optimized=optimized) for optimized in (False, True)]

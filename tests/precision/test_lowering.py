@@ -1,52 +1,20 @@
 """The lowered copy is faster on CPUs with VNNI, agrees with the original, and differs only where its module says so."""
 
-from __future__ import annotations
-
-from functools import cache
-from typing import Any
-
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
 from course_lib import engines
-from course_lib._util.cpu_int8 import VNNI, session_options
+from course_lib._util.cpu_int8 import VNNI
 from course_lib.errors import BuildError, CourseError
-from course_lib.models import digits, fresh_digits
+from course_lib.models import fresh_digits
 from course_lib.precision.casting import cast
 from course_lib.precision.quantization.lowering import cpu_features, lower_for_onnxruntime, lowering_helps
-from course_lib.precision.quantization.qdq import LOWERED, activations, insert_qdq
-from tests.exported import exported
+from course_lib.precision.quantization.qdq import LOWERED, activations
+from tests.exported import inputs, quantized
+from tests.sessions import run
 
 ISA = ("avx512_vnni",)
-
-
-@cache
-def quantized(name: str) -> onnx.ModelProto:
-    """Q/DQ with min-max ranges of 128 training digits."""
-    model = exported(name)
-    source, inner = model.graph.input[0].name, onnx.ModelProto()
-    inner.CopyFrom(model)
-    watched = [tensor for tensor in activations(model) if tensor != source]
-    inner.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in watched)
-    x = _images(name, digits("train"))[:128]
-    values = [x, *_session(inner).run(watched, {source: x})]
-    return insert_qdq(model, {tensor: float(np.abs(v).max()) for tensor, v in zip([source, *watched], values, strict=True)})
-
-
-def _images(name: str, data: Any) -> np.ndarray:
-    return data.tokens() if name == "encoder" else data.images
-
-
-def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    return onnxruntime.InferenceSession(model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
-
-
-def _logits(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session, source = _session(model), model.graph.input[0].name
-    return np.concatenate([session.run(["logits"], {source: x[start : start + 64]})[0] for start in range(0, len(x), 64)])
 
 
 # ---- agreement
@@ -55,9 +23,9 @@ def _logits(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ["small", pytest.param("wide", marks=pytest.mark.slow), "encoder"])
 def test_every_digit_keeps_its_class(name: str) -> None:
     """450 held-out digits and 1000 fresh ones. Logits differ by a few steps of rounding. "wide" has the nodes of "small"."""
-    x = np.concatenate([_images(name, digits("test")), _images(name, fresh_digits(1000, seed=5))])
-    before = _logits(quantized(name), x)
-    after = _logits(lower_for_onnxruntime(quantized(name), ISA), x)
+    fresh = fresh_digits(1000, seed=5)
+    x = np.concatenate([inputs(name, "test"), fresh.tokens() if name == "encoder" else fresh.images])
+    before, after = run(quantized(name), x), run(lower_for_onnxruntime(quantized(name), ISA), x)
     assert (after.argmax(1) == before.argmax(1)).mean() == 1.0
     assert np.abs(after - before).max() < (0.0 if name == "encoder" else 0.06 * np.abs(before).max()) + 1e-5
 

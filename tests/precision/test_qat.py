@@ -3,8 +3,6 @@
 What trains for real is marked slow and needs ``pip install "nvidia-modelopt>=0.47" huggingface_hub``.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from importlib import import_module

@@ -1,13 +1,10 @@
 """Q/DQ pairs stand where TensorRT wants them, compute what they should, and become INT8 kernels."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,64 +13,19 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from course_lib import engines
-from course_lib._util.cpu_int8 import session_options
+from course_lib.benchmark import sqnr_db
 from course_lib.errors import CourseError
-from course_lib.models import digits
 from course_lib.precision.quantization.lowering import lower_for_onnxruntime
-from course_lib.precision.quantization.qdq import activations, fake_quantize, insert_qdq, scale_of
-from course_lib.recipe import Profile, Recipe
-from tests.exported import exported
+from course_lib.precision.quantization.qdq import fake_quantize, insert_qdq, scale_of
+from tests.exported import exported, inputs, min_max, quantized, recipe_for
+from tests.sessions import run
 
 MODELS = [("small", None), ("encoder", None), ("small", 17)]
-
-
-@cache
-def quantized(name: str, opset: int | None = None) -> onnx.ModelProto:
-    model = exported(name, opset)
-    return insert_qdq(model, ranges(name, opset))
-
-
-@cache
-def ranges(name: str, opset: int | None = None) -> dict[str, float]:
-    """Min-max over 256 training digits, by running the model with its inner tensors as outputs."""
-    model, data = onnx.ModelProto(), inputs(name, "train")[:256]
-    model.CopyFrom(exported(name, opset))
-    inner = [tensor for tensor in activations(model) if tensor != model.graph.input[0].name]
-    model.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in inner)
-    amax = {model.graph.input[0].name: float(np.abs(data).max())}
-    for start in range(0, len(data), 64):
-        for tensor, value in zip(inner, run(model, data[start : start + 64], inner), strict=True):
-            amax[tensor] = max(amax.get(tensor, 0.0), float(np.abs(value).max()))
-    return amax
-
-
-@cache
-def inputs(name: str, split: Any) -> np.ndarray:
-    return digits(split).tokens() if name == "encoder" else digits(split).images
-
-
-def run(model: onnx.ModelProto, x: np.ndarray, outputs: list[str] | None = None, *, optimized: bool = True) -> list[np.ndarray]:
-    options = session_options()
-    if not optimized:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(value) for value in session.run(outputs, {model.graph.input[0].name: x})]
-
-
-def recipe(name: str, precision: Any = "int8") -> Recipe:
-    shapes = {"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)}
-    if name != "encoder":
-        shapes = {"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)}
-    return Recipe(precision=precision, profiles=(Profile({"tokens" if name == "encoder" else "image": shapes}),))
 
 
 def kernel_of(plan: engines.Plan, node: str, kind: str) -> Any:
     """The kernel of one kind that absorbed `node`."""
     return next(layer for layer in plan.layers.kernels if node in layer.onnx_nodes and layer.kind == kind)
-
-
-def sqnr_db(reference: np.ndarray, found: np.ndarray) -> float:
-    return float(10 * np.log10(np.square(reference).sum() / np.square(reference - found).sum()))
 
 
 # ---- the arithmetic of a pair
@@ -112,18 +64,11 @@ _REFERENCE = ReferenceEvaluator(
 def test_a_pair_in_onnx_runtime() -> None:
     x = np.random.default_rng(0).normal(0, 2, (4, 1, 5, 5)).astype(np.float32)
     x.flat[:6] = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 300.0]) / 4  # halves go to even
-    model = helper.make_model(
-        helper.make_graph(
-            [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")],
-            "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 5, 5])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1, 5, 5])],
-            [numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32), "w")],
-        ),
-        opset_imports=[helper.make_opsetid("", 13)],
-        ir_version=8,
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 13]> g (float[n, 1, 5, 5] x) => (float[n, 1, 5, 5] y)
+            <float[1, 1, 1, 1] w = {1}> { [conv] y = Conv (x, w) }"""
     )
-    (found,) = run(insert_qdq(model, {"x": 127 / 4}), x, optimized=False)
+    found = run(insert_qdq(model, {"x": 127 / 4}), x, optimized=False)
     np.testing.assert_allclose(found, fake_quantize(x, 127 / 4), rtol=1e-6)
     assert (4 * found.flat[:6]).tolist() == [0, 2, 2, 0, -2, 127]
 
@@ -196,7 +141,7 @@ def test_the_shortcut_is_what_gets_rounded() -> None:
 
 def test_a_tensor_with_several_readers_has_one_pair_and_the_input_model_is_untouched() -> None:
     before = exported("small").SerializeToString()
-    names = [node.name for node in insert_qdq(exported("small"), ranges("small")).graph.node]
+    names = [node.name for node in insert_qdq(exported("small"), min_max("small")).graph.node]
     assert len(names) == len(set(names)) and names.count("/block1/Relu_1_output_0/quantize") == 1
     assert exported("small").SerializeToString() == before
 
@@ -204,13 +149,13 @@ def test_a_tensor_with_several_readers_has_one_pair_and_the_input_model_is_untou
 # ---- numbers
 
 
-@pytest.mark.parametrize(("name", "opset"), [("wide", None), ("small", 17)])
+@pytest.mark.parametrize(("name", "opset"), [("small", None), ("small", 17)])
 def test_numbers_agree_with_a_fake_quantized_torch_network(name: str, opset: int | None) -> None:
     """An independent reading of the same scheme: torch computes, numpy rounds."""
     import torch
     from torch.nn.functional import conv2d, linear, relu
 
-    amax, x = ranges(name, opset), inputs(name, "test")[:16]
+    amax, x = min_max(name, opset), inputs(name, "test")[:16]
     weights = {i.name: numpy_helper.to_array(i) for i in exported(name, opset).graph.initializer}
     nodes = {node.output[0]: node for node in exported(name, opset).graph.node}
     shortcuts = {"/block1/Add": "/Relu_output_0"}
@@ -241,22 +186,21 @@ def test_numbers_agree_with_a_fake_quantized_torch_network(name: str, opset: int
 
     # Sums in another order differ in the last bit, and a value on a border between two steps then takes the other one. The
     # optimizer is off because it also rounds biases (to 32 bits), which moves uniform background across such borders.
-    (found,) = run(quantized(name, opset), x, optimized=False)
+    found = run(quantized(name, opset), x, optimized=False)
     assert sqnr_db(value("logits").numpy(), found) > 60
-    (fused,) = run(quantized(name, opset), x)
+    fused = run(quantized(name, opset), x)
     assert sqnr_db(found, fused) > 40
 
 
 # ---- what the compiler makes of it
 
 
-@pytest.mark.parametrize(("name", "opset"), MODELS)
-def test_tensorrt_builds_int8_kernels(name: str, opset: int | None) -> None:
-    plan = engines.build(quantized(name, opset), recipe(name), backend="tensorrt_rtx")
+@pytest.mark.parametrize(("name", "opset"), MODELS[:2])
+def test_tensorrt_builds_int8_kernels(name: str, opset: int | None, rtx: engines.Compiler) -> None:
+    plan = rtx.build(quantized(name, opset), recipe_for(name, "int8"))
     weighted = [node.name for node in exported(name, opset).graph.node if node.op_type in ("Conv", "Gemm")]
-    weighted += (
-        [] if name != "encoder" else [node for node in plan.layers.operators if node.endswith(("up/MatMul", "qkv/MatMul"))]
-    )
+    if name == "encoder":
+        weighted += [node for node in plan.layers.operators if node.endswith(("up/MatMul", "qkv/MatMul"))]
     for node in weighted:
         kernel = kernel_of(plan, node, "gemm" if "MatMul" in node or "Gemm" in node else "correlation")
         assert {tensor.dtype for tensor in kernel.inputs} == {"Int8"}, kernel
@@ -265,10 +209,10 @@ def test_tensorrt_builds_int8_kernels(name: str, opset: int | None) -> None:
     assert len(integer) == (18 if name == "encoder" else 10)
 
 
-def test_an_excluded_node_stays_float() -> None:
-    model = insert_qdq(exported("wide"), ranges("wide"), exclude=["/stem+norm/Conv", "/head/Gemm"])
+def test_an_excluded_node_stays_float(rtx: engines.Compiler) -> None:
+    model = insert_qdq(exported("wide"), min_max("wide"), exclude=["/stem+norm/Conv", "/head/Gemm"])
     assert "image/quantize" not in {node.name for node in model.graph.node}
-    plan = engines.build(model, recipe("wide"), backend="tensorrt_rtx")
+    plan = rtx.build(model, recipe_for("wide", "int8"))
     for node in ("/stem+norm/Conv", "/head/Gemm"):
         touching = [layer for layer in plan.layers.kernels if node in layer.onnx_nodes]
         assert touching and all("Int8" not in {t.dtype for t in layer.inputs} for layer in touching[:1])
@@ -279,7 +223,7 @@ def test_an_excluded_node_stays_float() -> None:
 
 
 def test_a_tensor_without_a_range_is_named() -> None:
-    amax = {name: value for name, value in ranges("small").items() if name != "/block1/Relu_output_0"}
+    amax = {name: value for name, value in min_max("small").items() if name != "/block1/Relu_output_0"}
     with pytest.raises(
         CourseError, match=r"no range for tensor '/block1/Relu_output_0', which node '/block1/conv2\+norm2/Conv'"
     ):
@@ -289,11 +233,11 @@ def test_a_tensor_without_a_range_is_named() -> None:
 
 def test_other_rejections() -> None:
     with pytest.raises(CourseError, match="'/nonsense', which the model does not have"):
-        insert_qdq(exported("small"), ranges("small"), exclude=["/nonsense"])
+        insert_qdq(exported("small"), min_max("small"), exclude=["/nonsense"])
     with pytest.raises(CourseError, match="pairs already"):
-        insert_qdq(quantized("small"), ranges("small"))
+        insert_qdq(quantized("small"), min_max("small"))
     with pytest.raises(CourseError, match="lowered for ONNX Runtime"):
-        insert_qdq(lower_for_onnxruntime(quantized("small"), isa=["avx_vnni"]), ranges("small"))
+        insert_qdq(lower_for_onnxruntime(quantized("small"), isa=["avx_vnni"]), min_max("small"))
     with pytest.raises(CourseError, match=r"opset 12.*version_converter"):
         insert_qdq(_gemm(np.ones((3, 4), np.float32), opset=12), {"x": 1.0})
     with pytest.raises(CourseError, match="nothing to quantize"):

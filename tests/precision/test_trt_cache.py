@@ -1,7 +1,5 @@
 """TensorRT's cache as text, and the shape of the calibrator classes over a stand-in for its module."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from types import SimpleNamespace

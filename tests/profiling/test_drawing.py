@@ -1,7 +1,5 @@
 """The pictures of layer tables: every node once, every kernel once, the title says what happened, and it is a PNG."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -32,29 +30,18 @@ def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def is_png(figure):
-    return style.png(figure).startswith(b"\x89PNG")
+def boxes(figure):
+    return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
 
 
-def test_every_node_is_drawn_once_in_the_graphs_order():
-    drawn = [text for text in texts(draw(TABLE)) if text.startswith("/")]
-    assert drawn == list(TABLE.operators)
-
-
-def test_every_kernel_is_drawn_once_and_the_host_is_left_out():
-    drawn = [text for text in texts(draw(TABLE)) if "  (" in text]
-    assert drawn == [f"{kernel.name}  ({kernel.kind})" for kernel in TABLE.kernels]
-
-
-def test_what_the_compiler_added_is_marked():
+def test_every_node_and_kernel_is_drawn_once_and_what_the_compiler_added_is_marked():
     figure = draw(TABLE)
+    assert [text for text in texts(figure) if text.startswith("/")] == list(TABLE.operators)
+    drawn = [text for text in texts(figure) if "  (" in text]
+    assert drawn == [f"{kernel.name}  ({kernel.kind})" for kernel in TABLE.kernels], "without the host's steps"
     assert "no ONNX node" in texts(figure)
     dashed = [box for box in boxes(figure) if box.get_linestyle() == "--"]
     assert len(dashed) == 2  # the kernel without a node, and the node without a kernel
-
-
-def boxes(figure):
-    return [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
 
 
 def test_a_long_name_is_cut_in_the_middle():
@@ -181,27 +168,12 @@ def plan(size):
     return Plan("tensorrt_rtx", "1", b"x" * size, "0", {}, (), TABLE, 0.5)
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        draw(TABLE),
-        draw(before=BEFORE, after=AFTER),
-        workflow(),
-        draw_range(ShapeRange(min=(1, 3), opt=(1, 3), max=(4, 3)), {1: True, 4: True, 5: False}),
-        variants({"fp32": plan(2000), "fp16": plan(1000)}),
-        bars({"a": 1.0, "b": 2.0}, "size (kB)", "b is larger"),
-        gallery({"ink": np.eye(8)}, "A diagonal"),
-    ],
-)
-def test_every_figure_renders(figure):
-    assert is_png(figure)
-
-
-def test_the_range_is_judged_on_what_was_tried():
-    shapes = ShapeRange(min=(1,), opt=(2,), max=(4,))
-    assert "outside raise an error" in draw_range(shapes, {1: True, 5: False}).axes[0].get_title(loc="left")
-    assert "do not match" in draw_range(shapes, {1: True, 5: True}).axes[0].get_title(loc="left")
-
-
-def test_variants_name_the_smallest():
-    assert "fp16" in variants({"fp32": plan(2000), "fp16": plan(1000)}).get_suptitle()
+def test_every_figure_renders_and_says_what_it_shows():
+    shapes = ShapeRange(min=(1, 3), opt=(1, 3), max=(4, 3))
+    sizes = variants({"fp32": plan(2000), "fp16": plan(1000)})
+    ranges = [draw_range(shapes, {1: True, 4: True, 5: wrong}) for wrong in (False, True)]
+    titles = [figure.axes[0].get_title(loc="left") for figure in ranges]
+    assert "outside raise an error" in titles[0] and "do not match" in titles[1] and "fp16" in sizes.get_suptitle()
+    others = (workflow(), bars({"a": 1.0, "b": 2.0}, "size (kB)", "b is larger"), gallery({"ink": np.eye(8)}, "A diagonal"))
+    for figure in (draw(TABLE), draw(before=BEFORE, after=AFTER), sizes, *ranges, *others):
+        assert style.png(figure).startswith(b"\x89PNG")

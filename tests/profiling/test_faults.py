@@ -1,7 +1,5 @@
 """Faults planted in timelines made by hand: each is found with the time that it cost, and none where there is none."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """INT8 layers counted on real layer tables: TensorRT for RTX here, TensorRT 8.6 as recorded on an H200."""
 
-from __future__ import annotations
-
 import gzip
 
 import onnx
@@ -26,11 +24,6 @@ def test_each_convolution_counts_once_in_the_networks_order(small_onnx, service_
     assert int8_layers(plan.layers) == ([*layers[:4], *layers[6:]], layers[4:6])
 
 
-def test_float_plan_has_none(small_plan):
-    integer, floating = int8_layers(small_plan.layers)
-    assert (integer, len(floating)) == ([], 10)
-
-
 @pytest.mark.parametrize(("name", "integer", "floating"), [("r50_int8", 54, 0), ("r50_fp16", 0, 54)])
 def test_recorded_on_a_gpu_where_activations_have_no_type(name, integer, floating):
     """ResNet-50 has 54 layers with weights; fused with its pooling, the first one has them under another key."""
@@ -38,58 +31,53 @@ def test_recorded_on_a_gpu_where_activations_have_no_type(name, integer, floatin
     assert tuple(map(len, int8_layers(table))) == (integer, floating)
 
 
-@pytest.mark.parametrize(("dtype", "integer"), [("Int8", True), ("Half", False)])
-@pytest.mark.parametrize("kind", ["gemm", "CaskGemmConvolution"])
-def test_products_of_tensorrt_10_and_11_are_counted_without_listed_weights(kind, dtype, integer):
-    product = Layer("fc_myl2_1", kind, (LayerTensor("x", (1, 8), dtype),), onnx_nodes=("fc",))
-    rounds = Layer("__myl_MulRoun_myl2_0", "kgen", (LayerTensor("x", (1, 8), "Int8"),), onnx_nodes=("fc",))
-    expected = (["fc"], []) if integer else ([], ["fc"])
-    assert int8_layers(LayerTable((rounds, product), {"fc": "Gemm"})) == expected
+def x(dtype: str) -> LayerTensor:
+    return LayerTensor("x", (1, 8), dtype)
 
 
-def test_float_kernel_that_adds_an_int8_shortcut_is_float():
-    weight, activation = LayerTensor("w", (8, 8), "Float"), LayerTensor("x", (1, 8), "Float")
-    kernel = Layer(
-        "k", "correlation", (activation, LayerTensor("shortcut", (1, 8), "Int8")), (weight,), onnx_nodes=("conv", "add")
-    )
-    assert int8_layers(LayerTable((kernel,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])
+def w(dtype: str, *shape: int) -> LayerTensor:
+    return LayerTensor("w", shape or (8, 8), dtype)
 
 
-def test_names_of_kernels_are_no_names_of_layers():
-    """A float layer can have the name of another layer's INT8 kernel."""
-    x, w = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (8, 8), "Int8")
-    own = Layer("one", "correlation", (x,), (w,), onnx_nodes=("tiny",))
-    wide = Layer(
-        "k", "correlation", (LayerTensor("x", (1, 8), "Float"),), (LayerTensor("w", (8, 8), "Float"),), onnx_nodes=("one",)
-    )
-    assert int8_layers(LayerTable((own, wide), {"tiny": "Conv", "one": "Conv"})) == (["tiny"], ["one"])
-    assert int8_layers(LayerTable((own,))) == (["one"], [])
+def kernel(name: str, kind: str, reads: tuple[LayerTensor, ...], holds: tuple[LayerTensor, ...], *nodes: str) -> Layer:
+    return Layer(name, kind, reads, holds, onnx_nodes=nodes)
 
 
-@pytest.mark.parametrize("kind", ["kgen", "correlation"])
-def test_the_end_of_a_float_layer_with_int8_numbers_is_no_int8_layer(kind):
-    """What it reads is INT8, and so is a constant that it adds; the layer's own weights are not."""
-    shortcut, added = LayerTensor("shortcut", (1, 8), "Int8"), LayerTensor("added", (1, 8), "Int8")
-    constants = (added, LayerTensor("w", (8, 8), "Float")) if kind == "correlation" else (added,)
-    end = Layer("k", kind, (LayerTensor("x", (1, 8), "Float"), shortcut), constants, onnx_nodes=("conv", "add"))
-    assert int8_layers(LayerTable((end,), {"conv": "Conv", "add": "Add"})) == ([], ["conv"])
+ROUNDS = kernel("__myl_MulRoun_myl2_0", "kgen", (x("Int8"),), (), "fc")
+OWN = kernel("one", "correlation", (x("Int8"),), (w("Int8"),), "tiny")
+GRAPH = {"conv": "Conv", "add": "Add", "fc": "Gemm", "tiny": "Conv", "one": "Conv"}
+COUNTED = {  # kernels, and the layers that count as INT8 and as float
+    "products of TensorRT 10 and 11, without listed weights": ([ROUNDS, kernel("fc", "gemm", (x("Int8"),), (), "fc")], ["fc"], []),
+    "a product in half precision": ([ROUNDS, kernel("fc", "CaskGemmConvolution", (x("Half"),), (), "fc")], [], ["fc"]),
+    "an INT8 shortcut": ([kernel("k", "correlation", (x("Float"), x("Int8")), (w("Float"),), "conv", "add")], [], ["conv"]),
+    "an INT8 constant is added": ([kernel("k", "kgen", (x("Float"), x("Int8")), (x("Int8"),), "conv", "add")], [], ["conv"]),
+    "a float layer with the name of another's kernel": (
+        [OWN, kernel("k", "correlation", (x("Float"),), (w("Float"),), "one")], ["tiny"], ["one"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", COUNTED)
+def test_a_layer_counts_by_what_multiplies_its_weights(what):
+    kernels, integer, floating = COUNTED[what]
+    graph = {node: GRAPH[node] for one in kernels for node in one.onnx_nodes}
+    assert int8_layers(LayerTable(tuple(kernels), graph)) == (integer, floating)
+
+
+def test_without_a_graph_the_names_of_kernels_serve(small_plan):
+    assert int8_layers(LayerTable((OWN,))) == (["one"], [])
+    integer, floating = int8_layers(small_plan.layers)
+    assert (integer, len(floating)) == ([], 10)
 
 
 def test_weights_that_multiply_outside_of_layers_show_it_is_another_network(small_plan):
-    """A float network of Einsums beside tiny INT8 convolutions: every layer that is counted is INT8, and hardly holds a weight."""
+    """A float network beside tiny INT8 convolutions: every layer that is counted is INT8, and hardly holds a weight."""
     assert weights_in_layers(small_plan.layers) / weights(small_plan.layers) > 0.95
-    x, small = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (2, 2), "Int8")
-    tiny = Layer("tiny", "correlation", (x,), (small,), onnx_nodes=("conv",))
-    for shape in ((64, 64), (1, 4096)):
-        hidden = Layer("einsum", "gemm", (x,), (LayerTensor("all", shape, "Float"),), onnx_nodes=("einsum",))
-        table = LayerTable((tiny, hidden), {"conv": "Conv", "einsum": "Einsum"})
+    tiny = kernel("tiny", "correlation", (x("Int8"),), (w("Int8", 2, 2),), "conv")
+    for hidden, operator in (
+        (kernel("einsum", "gemm", (x("Int8"),), (w("Float", 64, 64),), "other"), "Einsum"),
+        (kernel("einsum", "gemm", (x("Int8"),), (w("Float", 1, 4096),), "other"), "Einsum"),
+        (kernel("expanded", "kgen", (), (w("Int8", 64, 64),), "other"), "DequantizeLinear"),  # an INT8 copy of float weights
+    ):
+        table = LayerTable((tiny, hidden), {"conv": "Conv", "other": operator})
         assert int8_layers(table) == (["conv"], []) and (weights(table), weights_in_layers(table)) == (4100, 4)
-
-
-def test_weights_that_a_kernel_without_inputs_expands_are_in_no_layer():
-    """An INT8 copy of a float network's weights is not what the tiny layers beside it multiply."""
-    x, small = LayerTensor("x", (1, 8), "Int8"), LayerTensor("w", (2, 2), "Int8")
-    tiny = Layer("tiny", "correlation", (x,), (small,), onnx_nodes=("conv",))
-    expanded = Layer("expanded", "kgen", (), (LayerTensor("all", (64, 64), "Int8"),), onnx_nodes=("dequantize",))
-    table = LayerTable((tiny, expanded), {"conv": "Conv", "dequantize": "DequantizeLinear"})
-    assert (weights(table), weights_in_layers(table)) == (4100, 4)

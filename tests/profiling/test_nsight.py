@@ -1,7 +1,5 @@
 """Command lines of Nsight Systems and Nsight Compute: what each option becomes, and which are rejected."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which nodes ONNX Runtime fused where: known by hand, against the graph that it saves, and by the values that flow through both."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -51,12 +49,6 @@ def profiled(name: str, level: Any) -> LayerTable:
     return profile_onnxruntime(model(name), feeds(name), level=level, runs=1)[0]
 
 
-@cache
-def optimized(name: str, level: str) -> onnx.ModelProto:
-    """The graph as onnxruntime saves it, by a session of the test's own."""
-    return saved(model(name), level)
-
-
 def saved(original: onnx.ModelProto, level: str) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory() as folder:
         options = session_options()
@@ -77,7 +69,7 @@ def holds(table: LayerTable) -> Counter[str]:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", MODELS)
 def test_one_row_for_each_node_of_the_saved_graph(name: str, level: Any) -> None:
-    graph, table = optimized(name, level).graph, profiled(name, level)
+    graph, table = saved(model(name), level).graph, profiled(name, level)
     named = Counter((node.name, node.op_type) for node in graph.node if node.name)
     assert Counter((layer.name, layer.kind) for layer in table) >= named
     assert Counter(layer.kind for layer in table) == Counter(node.op_type for node in graph.node)
@@ -106,12 +98,6 @@ def test_a_row_whose_node_cannot_be_told_stays_as_the_profile_has_it() -> None:
 
 
 # ---- which nodes: known by hand
-
-
-def test_without_optimization_every_node_is_a_row_of_its_own() -> None:
-    table = profiled("small", "disabled")
-    assert [layer.onnx_nodes for layer in table] == [(layer.name,) for layer in table]
-    assert set(holds(table)) == {node.name for node in model("small").graph.node}
 
 
 def test_a_convolution_and_its_relu_share_a_kernel() -> None:
@@ -178,55 +164,57 @@ def graph(text: str) -> onnx.ModelProto:
     return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {text}')
 
 
-def of(original: onnx.ModelProto, level: str = "all") -> dict[str, tuple[str, ...]]:
-    """Original nodes by the operator of the optimized node that holds them."""
-    after = saved(original, level)
-    return {node.op_type: nodes for node, nodes in zip(after.graph.node, fused_nodes(original, after), strict=True)}
+VECTOR = "(float[4] x) => (float[4] y)"
+TWICE = VECTOR + " { [a] p = Exp(x) [b] q = Exp(x) [c] r = Neg(q) [d] y = Mul(p, r) }"
+CONSTANT = "(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { [k] v = Exp(w) [m] y = Mul(x, v) }"
 
 
-def test_a_product_and_its_bias_become_a_gemm() -> None:
-    original = graph("(float[8,4] x, float[8,4] z) => (float[8,3] y) <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3}> "
-                     "{ [sum] s = Add(x, z) [mm] m = MatMul(s, w) [bias] y = Add(m, b) }")  # fmt: skip
-    assert of(original) == {"Add": ("sum",), "Gemm": ("mm", "bias")}
+@pytest.mark.parametrize(
+    ("text", "level", "held"),
+    [
+        ("(float[8,4] x, float[8,4] z) => (float[8,3] y) <float[4,3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[3] b = {1,2,3}> "
+         "{ [sum] s = Add(x, z) [mm] m = MatMul(s, w) [bias] y = Add(m, b) }", "all", [("Add", "sum"), ("Gemm", "mm", "bias")]),
+        (TWICE, "all", [("Exp", "a", "b"), ("Neg", "c"), ("Mul", "d")]),
+        (TWICE, "disabled", [("Exp", "a"), ("Exp", "b"), ("Neg", "c"), ("Mul", "d")]),
+        (VECTOR + " { [a] p = Exp(x) [i] q = Identity(p) [c] y = Neg(q) }", "all", [("Exp", "a"), ("Neg", "i", "c")]),
+        (CONSTANT, "all", [("Mul", "m")]),  # what is computed while loading is in no kernel
+        (CONSTANT, "disabled", [("Exp", "k"), ("Mul", "m")]),
+        (VECTOR + " <float[1] w = {2}> { c = Constant<value = float[1] {2}>() [a] p = Add(x, c) [b] q = Add(x, w) "
+         "[m] y = Mul(p, q) }", "all", [("Add", "a", "b"), ("Mul", "m")]),  # equal constants are one
+    ],
+)  # fmt: skip
+def test_optimized_nodes_hold_original_ones(text: str, level: str, held: list[tuple[str, ...]]) -> None:
+    original, after = graph(text), saved(graph(text), level)
+    found = [(node.op_type, *nodes) for node, nodes in zip(after.graph.node, fused_nodes(original, after), strict=True)]
+    assert Counter(found) == Counter(held)
 
 
-def test_what_is_computed_twice_is_held_by_the_one_that_is_left() -> None:
-    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] q = Exp(x) [c] r = Neg(q) [d] y = Mul(p, r) }")
-    assert of(original) == {"Exp": ("a", "b"), "Neg": ("c",), "Mul": ("d",)}
-    assert of(original, "disabled") == {"Exp": ("b",), "Neg": ("c",), "Mul": ("d",)}, "both are left: each is its own"
+TURNED = "(float[2,3,4] x) => (float[2,4,3] y)"
+SOFT = "(float[2,3] x) => (float[2,3] y)"
 
 
-def test_what_is_removed_belongs_to_the_node_that_reads_around_it() -> None:
-    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [i] q = Identity(p) [c] y = Neg(q) }")
-    assert Counter(of(original).values()) == Counter({("a",): 1, ("i", "c"): 1})
-
-
-def test_what_is_computed_while_loading_is_in_no_kernel() -> None:
-    original = graph("(float[2] x) => (float[2] y) <float[2] w = {1, 2}> { [k] v = Exp(w) [m] y = Mul(x, v) }")
-    assert of(original) == {"Mul": ("m",)}
-    assert of(original, "disabled") == {"Exp": ("k",), "Mul": ("m",)}
-
-
-def test_an_unexplained_input_leaves_the_node_open() -> None:
-    original = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] q = Neg(p) [c] y = Abs(q) }")
-    claimed = graph("(float[4] x) => (float[4] y) { [new] t = Exp(x) [odd] u = Cos(t) [fused] y = Abs(u) }")
-    assert fused_nodes(original, claimed) == [("a",), (), ()], "y is b and c, but which of the two nodes is which?"
-
-
-def test_an_added_transpose_may_have_taken_over_one_of_the_originals() -> None:
-    original = graph("(float[2,3,4] x) => (float[2,4,3] y) { [turn] p = Transpose<perm = [0, 2, 1]>(x) [n] y = Neg(p) }")
-    turned = graph("(float[2,3,4] x) => (float[2,4,3] y) { [added] q = Transpose<perm = [2, 0, 1]>(x) [fused] y = Neg(q) }")
-    assert fused_nodes(original, turned) == [(), ()]
-    plain = graph("(float[2,3,4] x) => (float[2,4,3] y) { [n] y = Neg(x) }")
-    assert fused_nodes(plain, turned) == [(), ("n",)], "where there was none it cannot have"
-
-
-def test_defaults_that_are_spelled_out_change_nothing() -> None:
-    original = graph("(float[2,3] x) => (float[2,3] y) { [s] p = Softmax(x) [n] y = Neg(p) }")
-    spelled = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = -1>(x) [n] y = Neg(q) }")
-    other = graph("(float[2,3] x) => (float[2,3] y) { [copy] q = Softmax<axis = 0>(x) [n] y = Neg(q) }")
-    assert fused_nodes(original, spelled) == [("s",), ("n",)]
-    assert fused_nodes(original, other) == [(), ("n",)]
+@pytest.mark.parametrize(
+    ("before", "after", "held"),
+    [
+        (VECTOR + " { [a] p = Exp(x) [b] y = Neg(p) }",
+         "(float[4] u) => (float[4] v) { [c] t = Exp(u) [d] v = Neg(t) }", [(), ()]),
+        # y is b and c, but which of the two nodes is which?
+        (VECTOR + " { [a] p = Exp(x) [b] q = Neg(p) [c] y = Abs(q) }",
+         VECTOR + " { [new] t = Exp(x) [odd] u = Cos(t) [fused] y = Abs(u) }", [("a",), (), ()]),
+        # an added transpose may have taken over one of the originals; where there was none it cannot have
+        (TURNED + " { [turn] p = Transpose<perm = [0, 2, 1]>(x) [n] y = Neg(p) }",
+         TURNED + " { [added] q = Transpose<perm = [2, 0, 1]>(x) [fused] y = Neg(q) }", [(), ()]),
+        (TURNED + " { [n] y = Neg(x) }",
+         TURNED + " { [added] q = Transpose<perm = [2, 0, 1]>(x) [fused] y = Neg(q) }", [(), ("n",)]),
+        # defaults that are spelled out change nothing
+        (SOFT + " { [s] p = Softmax(x) [n] y = Neg(p) }",
+         SOFT + " { [copy] q = Softmax<axis = -1>(x) [n] y = Neg(q) }", [("s",), ("n",)]),
+        (SOFT + " { [s] p = Softmax(x) [n] y = Neg(p) }",
+         SOFT + " { [copy] q = Softmax<axis = 0>(x) [n] y = Neg(q) }", [(), ("n",)]),
+    ],
+)  # fmt: skip
+def test_a_node_that_cannot_be_told_stays_open(before: str, after: str, held: list[tuple[str, ...]]) -> None:
+    assert fused_nodes(graph(before), graph(after)) == held
 
 
 # ---- the whole call
@@ -237,12 +225,6 @@ def test_timings_belong_to_the_rows_of_the_table() -> None:
     assert timings.ms.shape == (5, len(table)) and timings.names == tuple(layer.name for layer in table)
     assert [time.layer for time in timings.layers()] == list(table)
     assert timings.total_ms > 0 and "Conv + Relu" in timings.by_operator()
-
-
-def test_a_file_and_a_model_in_memory_give_the_same_table(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    onnx.save(model("small"), path)
-    assert profile_onnxruntime(path, feeds("small"), runs=1)[0] == profiled("small", "all")
 
 
 def nameless(*names: str) -> onnx.ModelProto:
@@ -296,15 +278,3 @@ def test_a_wrong_call_says_what_is_wrong(
 def broken(folder: Path) -> Path:
     (folder / "broken.onnx").write_bytes(b"not a model")
     return folder / "broken.onnx"
-
-
-def test_no_node_is_claimed_where_the_graphs_do_not_belong_together() -> None:
-    one = graph("(float[4] x) => (float[4] y) { [a] p = Exp(x) [b] y = Neg(p) }")
-    other = graph("(float[4] u) => (float[4] v) { [c] t = Exp(u) [d] v = Neg(t) }")
-    assert fused_nodes(one, other) == [(), ()]
-
-
-def test_equal_constants_are_one_whatever_they_are_called() -> None:
-    original = graph("(float[4] x) => (float[4] y) <float[1] w = {2}> "
-                     "{ c = Constant<value = float[1] {2}>() [a] p = Add(x, c) [b] q = Add(x, w) [m] y = Mul(p, q) }")  # fmt: skip
-    assert of(original) == {"Add": ("a", "b"), "Mul": ("m",)}

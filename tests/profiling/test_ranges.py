@@ -1,7 +1,5 @@
 """NVTX ranges: which library marks them, that they nest, and that without one they cost next to nothing."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

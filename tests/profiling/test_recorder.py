@@ -1,7 +1,5 @@
 """A recorded program: what was named is on the timeline, with the times that it really took."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Timelines: busy time and gaps against counting microsecond by microsecond, what the host did, tables and pictures."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Files of trtexec, with the structure that the versions 7 to 11 write, and names and numbers of our own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

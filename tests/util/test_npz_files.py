@@ -1,7 +1,5 @@
 """Arrays of a submission are read, or rejected in one line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Text from outside, on one line and without surprises."""
 
-from __future__ import annotations
-
 import pytest
 
 from course_lib._util.plain_text import plain, reason

@@ -1,7 +1,5 @@
 """What a forked process has of its parent's files."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

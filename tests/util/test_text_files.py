@@ -1,7 +1,5 @@
 """Text files as editors, spreadsheets and PowerShell write them."""
 
-from __future__ import annotations
-
 import codecs
 from pathlib import Path
 
