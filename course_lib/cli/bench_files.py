@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -83,21 +82,6 @@ def bench(
         )
     known = {"backend": target, "shapes": {name: list(shape) for name, shape in shapes.items()}, "kernels": kernels}
     return {**known, **measured.to_json()}
-
-
-def given_shapes(texts: Sequence[str]) -> dict[str, Shape]:
-    """The shapes of ``--shape`` by input.
-
-    Raises:
-        ValueError: a text is not a name and a shape.
-    """
-    shapes = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")
-        if not name or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", sizes):
-            raise ValueError(f"--shape {text!r} is not a name and sizes: write, for example, --shape {name or 'x'}=1x3x320x320")
-        shapes[name] = tuple(map(int, sizes.split("x")))
-    return shapes
 
 
 def input_shapes(

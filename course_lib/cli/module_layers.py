@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import re
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -69,13 +70,13 @@ def _examples(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return dict(zip(signature.inputs, signature.example(), strict=True)) if isinstance(signature, Signature) else {}
 
 
-def shapes_of(inputs: Sequence[str]) -> dict[str, Any]:
-    """Shapes by name from texts ``NAME=4x1x32x32``, or ``NAME=MIN:OPT:MAX`` with three shapes, which become a dictionary.
+def shapes_of(texts: Sequence[str], option: str = "--input") -> dict[str, Any]:
+    """Shapes by name from texts ``NAME=4x1x32x32``; with ``--input`` also ``NAME=MIN:OPT:MAX``, whose three shapes become a dictionary.
 
     Raises:
         CourseError: a text is neither.
     """
-    return dict(map(_input, inputs))
+    return dict(_shape(text, option) for text in texts)
 
 
 def _factory(target: str) -> Callable[[], Any]:
@@ -97,13 +98,16 @@ def _factory(target: str) -> Callable[[], Any]:
     return factory
 
 
-def _input(text: str) -> tuple[str, Any]:
-    name, _, shapes = text.partition("=")
-    try:
-        several = [tuple(int(size) for size in shape.split("x")) for shape in shapes.split(":")]
-        return name, several[0] if len(several) == 1 else dict(zip(BOUNDS, several, strict=True))
-    except ValueError:
-        raise CourseError(f"--input {text}: expected NAME=4x1x32x32 or NAME=1x1x32x32:4x1x32x32:8x1x32x32") from None
+def _shape(text: str, option: str) -> tuple[str, Any]:
+    name, _, shapes = text.rpartition("=")
+    several = shapes.split(":") if name and re.fullmatch(r"[1-9]\d*([x:][1-9]\d*)*", shapes) else []
+    sizes = [tuple(map(int, shape.split("x"))) for shape in several]
+    if len(sizes) == 1:
+        return name, sizes[0]
+    if len(sizes) == len(BOUNDS) and option == "--input":
+        return name, dict(zip(BOUNDS, sizes, strict=True))
+    ranges = " or NAME=1x1x32x32:4x1x32x32:8x1x32x32" if option == "--input" else ""
+    raise CourseError(f"{option} {text}: expected NAME=4x1x32x32{ranges}")
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -141,7 +141,7 @@ IMAGES = "(float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Relu(x) }"
         (IMAGES, (), "'x' (Nx3xNxN): dimensions 2 and 3. Give their shapes, such as --shape x=1x3x320x320"),
         (IMAGES, ("--shape", "x=1x4x8x8"), "'x' needs shape Nx3xNxN, found 1x4x8x8"),
         (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x"),
-        (IMAGES, ("--shape", "x=1,3"), "--shape 'x=1,3' is not a name and sizes"),
+        (IMAGES, ("--shape", "x=1,3"), "--shape x=1,3: expected NAME=4x1x32x32"),
         (SEQUENCES, (), "'ids' (NxN): dimension 1; 'x' (NxNx4): dimension 1"),
         (SEQUENCES, ("--shape", "ids=4x8", "--shape", "x=4x8x4"), "ids: 4x8, x: 4x8x4"),
         ('(float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }', (), "x: 1x2"),

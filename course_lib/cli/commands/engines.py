@@ -151,18 +151,14 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Latency of an engine; with --against, paired speedups over the first model with their intervals."""
-    from course_lib.cli import bench_files, console
+    from course_lib.cli import bench_files, console, module_layers
     from course_lib.grading.isolation import sandbox
 
     if any(one.suffix == ".plan" for one in (model, *(against or []))) and (problem := sandbox.problem()) and not as_json:
         warn(
             f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
         )
-    try:
-        given = bench_files.given_shapes(shapes or ())
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    files = [model, *(against or [])]
+    files, given = [model, *(against or [])], module_layers.shapes_of(shapes or (), "--shape")
     measured = bench_files.bench(
         files, _recipe(recipe or _beside(model)), backend=backend, seconds=seconds, given=given, batch=batch
     )
