@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
-from course_lib.cli.commands import course, engines, grading, migration, profiling
+from course_lib.cli.commands import course, engines, grading, migration
 from course_lib.errors import CourseError, ReferenceAbsent
 
 
@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {  # in the order of `course --help`
     "Learn": (course.start, course.doctor, course.demo, course.lab, grading.check, course.progress),
-    "Build and measure": (engines.build, engines.layers, engines.bench, profiling.profile, migration.migrate),
+    "Build and measure": (engines.build, engines.layers, engines.bench, engines.profile, migration.migrate),
     "Teach": (course.release, grading.grade, grading.report, grading.verify, course.new_lab),
 }
 for _panel, _commands in _COMMANDS.items():

@@ -12,8 +12,7 @@ import onnx
 import pytest
 
 from course_lib.cli import profile_files
-from course_lib.cli.commands.engines import layers
-from course_lib.cli.commands.profiling import profile
+from course_lib.cli.commands.engines import layers, profile
 from course_lib.errors import ProfileError
 from course_lib.precision import activations, insert_qdq
 from course_lib.profiling.layer_tables.layer_times import LayerTimings

@@ -43,19 +43,8 @@ def install() -> None:
     """
     if installed_release() == RELEASE:
         return
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--upgrade",
-        "--target",
-        str(FOLDER),
-        *REQUIREMENTS,
-    ]
-    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(FOLDER)]
+    if subprocess.run([*command, *REQUIREMENTS], stdout=subprocess.DEVNULL).returncode:
         raise BackendUnavailable(f"pip could not install {REQUIREMENTS[0]} into {FOLDER}: is the network available? {INSTALL}")
     for pattern in _LIBRARIES:
         for library in FOLDER.glob(pattern):
