@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from course_lib.errors import EngineError, OutOfTime
 
 Launcher = Callable[[Sequence[str]], list[str]]  # wraps a process's command, for example in a sandbox
-_ANSWERS = "its answers took more than {seconds:g} s in all, and it was stopped: right ones take a few seconds"
 
 
 class Allowance:
@@ -21,7 +20,7 @@ class Allowance:
         message: what a submission is told when they are used up; ``{seconds}`` is their number.
     """
 
-    def __init__(self, seconds: float = float("inf"), message: str = _ANSWERS) -> None:
+    def __init__(self, seconds: float = float("inf"), message: str = "") -> None:
         self.seconds = self.left = seconds
         self.message = message
 
@@ -43,15 +42,6 @@ class Allowance:
         """
         if self.used_up:
             raise OutOfTime(self.said)
-
-    def spend(self, seconds: float) -> None:
-        """Take the time of one answer.
-
-        Raises:
-            OutOfTime: nothing is left.
-        """
-        self.left -= seconds
-        self.check()
 
     @contextmanager
     def waiting(self, limit_s: float) -> Iterator[float]:

@@ -16,7 +16,7 @@ from course_lib.benchmark import Comparison
 from course_lib.engines import Compiler, ModelSource, Plan, Worker, build, default_builder, default_runner, split_target
 from course_lib.engines.cuda.graph import CALLS
 from course_lib.engines.registry import find
-from course_lib.engines.worker.allowance import Allowance, Launcher, uncharged
+from course_lib.engines.worker.allowance import Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs.framework.criteria import Outcome
@@ -88,7 +88,6 @@ class Examiner:
         bare_launcher: the same for a process that runs a learner's functions. It does not see the course.
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s, build_s: longest time for measuring latencies, and for one build, in seconds.
-        answer_s: longest time that one engine of the submission may take for all of its answers, in seconds. A right one needs a few.
         measured: wraps every measurement of a submission.
         begins: called at the start of each step with its name and its usual duration in seconds.
     """
@@ -100,7 +99,6 @@ class Examiner:
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0
-    answer_s: float = 120.0
     measured: Measuring = field(default_factory=lambda: at_once, repr=False)
     begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
 
@@ -148,10 +146,7 @@ class Examiner:
 
     def engine(self, plan: Plan) -> TimedWorker:
         """A worker that holds the plan and is timed by the examiner's clock."""
-        with self._blaming(self.runner, EngineError):
-            worker = self._worker(self.launcher)
-            _load(worker, plan)
-        return TimedWorker(worker, ours=False, device_clock=self.on_gpu, left=Allowance(self.answer_s))
+        return TimedWorker.start(self._worker(self.launcher), plan, ours=False, device_clock=self.on_gpu)
 
     def reference(self, plan: Plan) -> TimedWorker:
         """The same for one of the course's own plans."""
@@ -163,27 +158,22 @@ class Examiner:
         return TimedWorker.start(worker, source, ours=True, device_clock=self.on_gpu)
 
     def _built(self, model: Path, recipe: Recipe, target: str) -> Plan:
-        with self._blaming(target, BuildError):
-            return build(model, recipe, backend=target, time_limit_s=self.build_s, launcher=self.launcher)
-
-    @contextmanager
-    def _blaming(self, target: str, kind: type[BuildError] | type[EngineError]) -> Iterator[None]:
-        """Make errors of a process that holds a submission the submission's, of this `kind`.
+        """The plan. Errors of this process, which holds a submission, are the submission's.
 
         If it reports that a backend is missing, a process without the submission decides whether that is so.
         """
         try:
-            yield
+            return build(model, recipe, backend=target, time_limit_s=self.build_s, launcher=self.launcher)
         except BackendUnavailable as error:
             name, environment = split_target(target)
             with Worker(environment, launcher=uncharged(self.launcher)) as worker:
                 if not any(row.get("name") == name and row.get("version") for row in worker.backends()):
                     raise
-            raise kind(str(error)) from None
+            raise BuildError(str(error)) from None
+        except (BuildError, RecipeError):
+            raise
         except CourseError as error:
-            if isinstance(error, kind) or (kind is BuildError and isinstance(error, RecipeError)):
-                raise
-            raise kind(str(error), code=error.code) from None
+            raise BuildError(str(error), code=error.code) from None
 
     def _worker(self, launcher: Launcher | None) -> Worker:
         return Worker(split_target(self.runner)[1], launcher=launcher, most_bytes=MOST_ANSWERED)
@@ -206,14 +196,14 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
     worker: Worker
     ours: bool
     device_clock: bool = False
-    left: Allowance = field(default_factory=Allowance, repr=False, compare=False)
 
     @classmethod
     def start(cls, worker: Worker, source: Plan | ModelSource, *, ours: bool, device_clock: bool = False) -> TimedWorker:
         """Load an engine. The arguments are the attributes of the class; errors are those of `infer`."""
         try:
-            _load(worker, source)
+            worker.load(source)
         except CourseError as error:
+            worker.close()
             raise fault(error, ours=ours) from None
         return cls(worker, ours, device_clock)
 
@@ -237,13 +227,10 @@ class TimedWorker(AbstractContextManager["TimedWorker"]):
         return self._asked(lambda: self.worker.time_ms(feeds)) if self.device_clock else self.timed(feeds)[0]
 
     def _asked(self, ask: Callable[[], _T]) -> _T:
-        began = time.monotonic()
         try:
-            answer = ask()
+            return ask()
         except CourseError as error:
             raise fault(error, ours=self.ours) from None
-        self.left.spend(time.monotonic() - began)
-        return answer
 
 
 def agree_on_clock(subjects: Iterable[tuple[TimedWorker, Mapping[str, np.ndarray]]]) -> str:
@@ -277,14 +264,6 @@ def fault(error: CourseError, *, ours: bool) -> CourseError:
     if ours:
         return ExaminerFault(str(error))
     return error if isinstance(error, EngineError) else EngineError(str(error), code=error.code)
-
-
-def _load(worker: Worker, source: Plan | ModelSource) -> None:
-    try:
-        worker.load(source)
-    except CourseError:
-        worker.close()
-        raise
 
 
 @cache

@@ -134,16 +134,9 @@ def runnable(model: Path, recipe: Recipe, examiner: Examiner, built: Plan | None
         return examiner.runnable(model, recipe, built)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "model.onnx")
-        copy.write_bytes(lowered(model.read_bytes(), launcher=examiner.launcher))
+        what = "the model cannot be lowered for ONNX Runtime"
+        copy.write_bytes(transformed(_lower, model.read_bytes(), what, launcher=examiner.launcher))
         return examiner.runnable(copy, recipe)
-
-
-def lowered(model: bytes, *, launcher: Launcher | None = None) -> bytes:
-    """`precision.lower_for_onnxruntime` for a serialized model. Whatever fails is an EngineError."""
-    try:
-        return transformed(_lower, model, "the model cannot be lowered for ONNX Runtime", launcher=launcher)
-    except BuildError as error:
-        raise EngineError(str(error), code=error.code) from None
 
 
 def _lower(model: bytes) -> bytes:

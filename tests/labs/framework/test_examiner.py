@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ import pytest
 from course_lib.engines import Environment, Plan, Worker
 from course_lib.engines.cuda.graph import CALLS, REPLAYS
 from course_lib.engines.worker import environment
-from course_lib.engines.worker.allowance import Allowance
 from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, RecipeError
 from course_lib.labs import Examiner
-from course_lib.labs.framework import examination
 from course_lib.labs.framework.examination import TimedWorker, agree_on_clock
 from course_lib.recipe import Recipe
 
@@ -76,19 +73,6 @@ def test_a_backend_that_is_really_missing_is_the_examiners_to_repair(liar, small
     )
     with pytest.raises(BackendUnavailable):
         Examiner(builder="openvino@liar").build(small_onnx, Recipe())
-
-
-def test_an_engine_has_only_so_much_time_for_all_of_its_answers(monkeypatch):
-    """Each call may be below every limit of a call."""
-    clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr(examination.time, "monotonic", lambda: next(clock))  # a call takes two seconds
-    slow = TimedWorker(SimpleNamespace(infer=lambda feeds: {}), ours=False, left=Allowance(7.0))
-    for _ in range(3):
-        slow.infer({})
-    with pytest.raises(EngineError, match="more than 7 s in all"):
-        slow.infer({})
-    ours = TimedWorker(SimpleNamespace(infer=lambda feeds: {}), ours=True)
-    assert all(ours.infer({}) == {} for _ in range(100))
 
 
 class DeviceWorker:

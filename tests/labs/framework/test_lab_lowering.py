@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from course_lib.engines.backends.onnxruntime import session
-from course_lib.errors import EngineError
+from course_lib.errors import BuildError
 from course_lib.labs import Examiner
 from course_lib.labs.framework import onnx_model
 from course_lib.precision import LOWERED, insert_qdq, lower_for_onnxruntime, lowering_helps
@@ -20,21 +20,18 @@ def quantized(small_onnx) -> onnx.ModelProto:
     return insert_qdq(model, dict.fromkeys(activations(model), 4.0))
 
 
-def test_same_copy_as_here(quantized):
-    assert onnx_model.lowered(quantized.SerializeToString()) == lower_for_onnxruntime(quantized).SerializeToString()
-
-
 def test_the_plan_is_built_from_the_copy(quantized, service_recipe, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(quantized, path)
     recipe = service_recipe.model_copy(update={"precision": "int8"})
     plan = onnx_model.runnable(path, recipe, Examiner(runner="onnxruntime"))
-    marked = {entry.key for entry in onnx.load_model_from_string(plan.data).metadata_props}
-    assert (LOWERED in marked) == lowering_helps()
+    copy = onnx.load_model_from_string(plan.data)
+    assert (LOWERED in {entry.key for entry in copy.metadata_props}) == lowering_helps()
+    assert copy.graph == lower_for_onnxruntime(quantized).graph
 
 
 @pytest.mark.parametrize("what", ["garbage", "nothing", "float", "lowered"])
-def test_rejected_in_one_line(quantized, small_onnx, what):
+def test_rejected_in_one_line(quantized, small_onnx, service_recipe, tmp_path, what):
     if what == "lowered" and not lowering_helps():
         pytest.skip("nothing is lowered on this CPU")
     data = {
@@ -43,8 +40,10 @@ def test_rejected_in_one_line(quantized, small_onnx, what):
         "float": small_onnx.read_bytes(),
         "lowered": lower_for_onnxruntime(quantized, {"avx_vnni"}).SerializeToString(),
     }[what]
-    with pytest.raises(EngineError, match=r"^the model cannot be lowered for ONNX Runtime: \S.*$"):
-        onnx_model.lowered(data)
+    (tmp_path / "model.onnx").write_bytes(data)
+    recipe = service_recipe.model_copy(update={"precision": "int8"})
+    with pytest.raises(BuildError, match=r"^the model cannot be lowered for ONNX Runtime: \S.*$"):
+        onnx_model.runnable(tmp_path / "model.onnx", recipe, Examiner(runner="onnxruntime"))
 
 
 def test_wanted_where_onnxruntime_runs_on_a_cpu(monkeypatch):
