@@ -18,6 +18,7 @@ from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.exercises.exercise import Case
+from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, HALF, NOT_EXAMINED, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.lab import Work, step
 from course_lib.labs.framework.runner import Failed, case_criterion, read_hostile, run_isolated
@@ -307,14 +308,16 @@ def call_plugin(source: str, cases: Sequence[Case], launcher: Launcher | None) -
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         calls = json.dumps([case.arguments for case in cases]).encode()
-        for name, data in {**_bindings(), sandboxed.FILE: source.encode(), "calls.json": calls}.items():
+        shared = Path(learner_code.__file__).read_bytes()
+        files = {**_bindings(), "learner_code.py": shared, sandboxed.FILE: source.encode(), "calls.json": calls}
+        for name, data in files.items():
             archive.writestr(name, data)
     command = [sys.executable, "-I", str(Path(sandboxed.__file__).resolve())]
     answer = run_isolated(command, packed.getvalue(), launcher=launcher, time_limit_s=TIME_LIMIT_S, max_bytes=1 << 20)
 
     def read(values: Any) -> list[Any]:
         if isinstance(values, dict):
-            raise EngineError(plain(values["error"], 240))
+            raise EngineError(f"{sandboxed.FILE}: {plain(values['error'], 240)}")
         if len(values) != len(cases):
             raise ValueError("not one answer for each call")
         return [

@@ -1,8 +1,8 @@
 """The process that calls a learner's rotary_plugin.py as TensorRT would, over TensorRT's real Python bindings.
 
 It is started as a file, with ``python -I``, and does not import the course. Standard input is a zip archive: the bindings' wheel,
-empty stand-ins for TensorRT's libraries, the plugin and the calls. Answers are plain JSON values; another process decides whether
-they are correct.
+empty stand-ins for TensorRT's libraries, the framework's `learner_code`, the plugin and the calls. Answers are plain JSON values;
+another process decides whether they are correct.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import tempfile
-import traceback
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,16 +23,7 @@ import numpy as np
 
 FILE = "rotary_plugin.py"
 Fields = list[list[str | list[int]]]  # name, type and numbers of each field
-_PERMITTED = {*sys.stdlib_module_names, "numpy", "tensorrt", "tensorrt_bindings"}
-
-
-class OnlyPermitted:
-    """An import hook that rejects other packages."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Reject `name`, or pass it on to Python's own finders."""
-        if name.partition(".")[0] not in _PERMITTED:
-            raise ImportError(f"{FILE} may import tensorrt, numpy and Python's own modules, not {name!r}")
+PACKAGES = "tensorrt", "numpy", "tensorrt_bindings"  # that the plugin may import
 
 
 class Expression:
@@ -66,13 +56,6 @@ class PluginHost:
     def __init__(self, trt: Any, names: dict[str, Any]) -> None:
         self.trt, self.names, self.calls = trt, names, list[list[Any]]()
         names["launch"] = self._launch
-
-    def answer(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The answer of a method below. A call that raises is answered with the error's line."""
-        try:
-            return {"answer": getattr(self, method)(**arguments)}
-        except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
-            return {"error": described(error), "empty": isinstance(error, NotImplementedError)}
 
     def given(self, rotary: list[int | None], types: list[str]) -> list[Any]:
         """Names, interfaces, and the calls of a build in their order, none of which may raise."""
@@ -198,16 +181,10 @@ def _churn() -> list[np.ndarray]:
     return [np.full(size, -7, np.int32) for size in (1, 1, 1, 2, 4, 1000) for _ in range(300)]
 
 
-def described(error: BaseException) -> str:
-    """One line with the error and its place in the learner's file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
-    where = f"{FILE}, line {frames[-1].lineno}: " if frames else f"{FILE}: "
-    return " ".join(f"{where}{type(error).__name__} {error}".split())[:300]
-
-
 def examine(folder: Path) -> Any:
-    """Load the plugin and answer all calls in order. If it cannot be loaded, the result is ``{"error": line}``."""
+    """Load the plugin, and answer each call with the method of `PluginHost`, or all of them with one failure if it cannot be loaded."""
     sys.path.insert(0, str(folder))
+    learner_code = importlib.import_module("learner_code")
     trt: Any = importlib.import_module("tensorrt_bindings")
     sys.modules["tensorrt"] = trt
     trt.DimsExprs = Expressions  # not in TensorRT 8.6
@@ -216,17 +193,21 @@ def examine(folder: Path) -> Any:
         register_creator=lambda *_, **__: True
     )  # the empty libraries have none
     calls = json.loads((folder / "calls.json").read_text())
-    sys.meta_path.insert(0, OnlyPermitted())
-    names: dict[str, Any] = {"__name__": "rotary_plugin"}
+    sys.meta_path.insert(0, learner_code.OnlyPackages(*PACKAGES))
     try:
-        exec(compile((folder / FILE).read_text(encoding="utf-8"), FILE, "exec"), names)
+        names = vars(learner_code.loaded((folder / FILE).read_text(encoding="utf-8"), FILE))
         missing = [name for name in ("RotaryPlugin", "RotaryCreator") if name not in names]
         if missing:
             raise NameError(f"defines no class {missing[0]}")
-    except BaseException as error:
-        return {"error": described(error)}
-    host = PluginHost(trt, names)
-    return [host.answer(method, arguments) for method, arguments in calls]
+    except BaseException as error:  # whatever a learner's code raises, SystemExit included, is an answer
+        return learner_code.failure(error, FILE)
+    host, answers = PluginHost(trt, names), list[dict[str, Any]]()
+    for method, arguments in calls:
+        try:
+            answers.append({"answer": getattr(host, method)(**arguments)})
+        except BaseException as error:
+            answers.append(learner_code.failure(error, FILE))
+    return answers
 
 
 def main() -> None:
