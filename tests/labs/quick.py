@@ -12,6 +12,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
 from course_lib.recipe import Recipe
+from tests.labs.submissions import Mistake
 
 
 class Quick(Examiner):
@@ -43,6 +44,14 @@ def examined(lab, folder, task, examiner):
     (outcome,) = lab.examine(folder, examiner, only=task).outcomes
     assert outcome.task.id == task
     return outcome
+
+
+def check_mistake(lab, folder, mistake: Mistake, examiner: Examiner) -> None:
+    """Whether a submission with a mistake gets its tier and its words, in a folder that holds what it starts from."""
+    mistake.make(folder)
+    outcome = examined(lab, folder, mistake.task, examiner)
+    assert outcome.tier == mistake.tier, outcome
+    assert mistake.words in f"{outcome.message} {outcome.hint}" and mistake.hint in outcome.hint and outcome.hint, outcome
 
 
 def judged_reference(lab, folder):

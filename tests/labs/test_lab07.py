@@ -10,23 +10,26 @@ import numpy as np
 import onnx
 import pytest
 
-from course_lib import labs, style
+from course_lib import labs
 from course_lib.benchmark import Comparison, Measurement
 from course_lib.engines import build, load
 from course_lib.errors import EngineError
+from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import NO_REFERENCE, NOT_EXAMINED
-from course_lib.labs.lab07_dynamic_shapes import checks, figures, given, reference
+from course_lib.labs.lab07_dynamic_shapes import checks, given, reference
 from course_lib.labs.lab07_dynamic_shapes.checks import RECIPE, SEARCH, Service
 from course_lib.labs.lab07_dynamic_shapes.given import FILE, LARGEST, Habits, profile, recipe
 from course_lib.labs.lab07_dynamic_shapes.lab import DynamicShapes
 from course_lib.recipe import Recipe
-from tests.labs.quick import tiers
+from tests.labs.quick import check_mistake, tiers
+from tests.labs.submissions import mistakes, table
 
 LAB = labs.find("lab07")
 assert isinstance(LAB, DynamicShapes)
 LEARNER = "reference"
+MADE = table("lab07")
 
 
 class Built:
@@ -92,42 +95,21 @@ def test_the_reference_has_full_marks(folder):
     assert set(tiers(examined).values()) == {"full"} and examined.points == 10, [one.message for one in examined.outcomes]
 
 
-BRUTE_FORCE = """
-import numpy as np
-
-def account(profiles, counts):
-    taken = np.zeros(len(profiles)), np.zeros(len(profiles))
-    for b in range(1, 17):
-        for s in range(1, 129):
-            for number, ((low_b, low_s), (high_b, high_s)) in enumerate(profiles):
-                if low_b <= b <= high_b and low_s <= s <= high_s:
-                    taken[0][number] += counts[b - 1, s - 1]
-                    taken[1][number] += counts[b - 1, s - 1] * b * s
-                    break
-    computed = sum(n * b * s for n, (_, (b, s)) in zip(taken[0], profiles))
-    return {"shares": (taken[0] / counts.sum()).tolist(), "padding": 1 - taken[1].sum() / computed}
-
-def cheapest(latency, counts):
-    # the gain of a pair over one profile for everything, from sums of rectangles
-    sums = np.pad(counts, ((1, 0), (1, 0))).cumsum(0).cumsum(1)
-    boxes = [(b, s) for b in range(1, 17) for s in range(4, 129, 4)]
-    b, s = np.array(boxes).T
-    gain = (latency[-1, -1] - latency[b - 1, s - 1])
-    held = sums[b, s]
-    overlap = sums[np.minimum.outer(b, b), np.minimum.outer(s, s)]
-    saved = gain[:, None] * held[:, None] + gain[None] * held[None] - np.minimum.outer(gain, gain) * overlap
-    i, j = np.unravel_index(saved.argmax(), saved.shape)
-    pair = sorted({boxes[i], boxes[j]}, key=lambda box: latency[box[0] - 1, box[1] - 1])
-    return [*pair, (16, 128)]
-"""
-
-
 def test_another_search_and_profiles_side_by_side_are_right(folder):
-    (folder / SEARCH).write_text(BRUTE_FORCE)
+    (folder / SEARCH).write_text(MADE["brute_force"])
     tiles = Recipe(profiles=(profile((16, 32)), profile((9, 128), (1, 33)), profile(LARGEST, (10, 33))))
     tiles.save(folder / RECIPE)
     found = tiers(examine(folder))
     assert found.pop("cost") != "inconclusive" and set(found.values()) == {"full"}
+
+
+def test_a_missing_file_costs_the_tasks_that_need_it(folder):
+    (folder / SEARCH).unlink()
+    assert tiers(examine(folder, "cover")) == {"cover": "full"}
+    (folder / RECIPE).write_text("precision = 3")
+    verdict = judge(LAB, folder, trusted=True)
+    words = {"cover": "precision", "account": "search.py is missing", "search": "search.py is missing", "cost": "precision"}
+    assert all(words[outcome.task.id] in outcome.message for outcome in verdict.outcomes)
 
 
 # ---- mistakes: what is changed in the recipe or the search, the task, the tier and words
@@ -166,61 +148,15 @@ def test_mistake_in_the_text_of_the_recipe(folder, name):
         assert examined.points == 0 and words in said(examined, task), said(examined, task)
 
 
-SEARCHES = {
-    "of the text": ("1 - text / computed", "computed / text - 1", "account", "partial", "compared with the text, and not with"),
-    "overlap": (
-        "left_for_j = held - inside[both]",
-        "left_for_j = held",
-        "search",
-        "none",
-        "cost over the least one, in the worst",
-    ),
-    "coarse": ("range(4, 129, 4)", "range(16, 129, 16)", "search", "partial", "cost over the least one, in the worst"),
-    "no largest": ("[*chosen, (16, 128)]", "chosen", "search", "none", "of which 16 x 128 is the largest"),
-    "empty": (
-        "    inside = counts.cumsum",
-        "    raise NotImplementedError\n    inside = counts.cumsum",
-        "search",
-        "none",
-        "not written yet",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", MADE["mistakes"])
 def test_mistake_in_the_functions_is_named(folder, name):
-    old, new, task, tier, words = SEARCHES[name]
-    assert old in reference.SEARCH
-    (folder / SEARCH).write_text(reference.SEARCH.replace(old, new))
-    examined = examine(folder, task)
-    assert tiers(examined) == {task: tier} and words in said(examined, task), said(examined, task)
+    check_mistake(LAB, folder, mistakes(MADE["mistakes"])[name], Examiner(seed=1))
 
 
 def test_boxes_that_are_the_same_for_every_traffic_have_none(folder):
     """Cheat: the boxes that are right for yesterday, whatever the function is asked."""
     (folder / SEARCH).write_text(f"def cheapest(latency, counts):\n    return {[list(box) for box in best()]}\n")
     assert tiers(examine(folder, "search")) == {"search": "none"}
-
-
-def test_random_choices_are_not_a_search(folder):
-    """The cell that compared a search with 3000 random choices was a solution."""
-    (folder / SEARCH).write_text(
-        "import numpy as np\n"
-        "def cheapest(latency, counts):\n"
-        "    rng, best = np.random.default_rng(0), (np.inf, [])\n"
-        "    inside = counts.cumsum(axis=0).cumsum(axis=1)\n"
-        "    for _ in range(3000):\n"
-        "        pair = [(int(rng.integers(1, 17)), 4 * int(rng.integers(1, 33))) for _ in range(2)]\n"
-        "        pair.sort(key=lambda box: latency[box[0] - 1, box[1] - 1])\n"
-        "        (a, b), (c, d) = pair\n"
-        "        first = inside[a - 1, b - 1]\n"
-        "        second = inside[c - 1, d - 1] - inside[min(a, c) - 1, min(b, d) - 1]\n"
-        "        cost = first * latency[a - 1, b - 1] + second * latency[c - 1, d - 1]\n"
-        "        cost += (counts.sum() - first - second) * latency[-1, -1]\n"
-        "        best = min(best, (cost, [*pair, (16, 128)]))\n"
-        "    return best[1]\n"
-    )
-    assert tiers(examine(folder, "search"))["search"] != "full"
 
 
 def test_a_friends_recipe_is_not_the_cheapest_under_another_id(folder):
@@ -282,15 +218,6 @@ def test_interpolation_goes_through_what_was_measured():
     everywhere = given.interpolated(known)
     assert all(everywhere[b - 1, s - 1] == pytest.approx(value) for (b, s), value in known.items())
     assert everywhere[3, 31] == pytest.approx(4 * 3 + 32), "bilinear is exact for a plane"
-
-
-def test_every_figure_has_axes_units_and_a_takeaway():
-    day = given.yesterday(LEARNER)
-    drawn = [figures.traffic(day), figures.latency(reference.by_tokens()), figures.routed(day.counts(), best(), "three boxes")]
-    for figure in drawn:
-        assert style.png(figure).startswith(b"\x89PNG")
-        assert all(axes.get_ylabel() and (axes.get_xlabel() or axes.get_label() == "<colorbar>") for axes in figure.axes)
-        assert figure.get_suptitle() or figure.axes[0].get_title()
 
 
 def latencies(cost: float) -> dict[str, np.ndarray]:

@@ -5,28 +5,40 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
 
 from course_lib import labs
-from course_lib.errors import EngineError, ExaminerFault
+from course_lib.errors import ExaminerFault
 from course_lib.labs import Examiner, withheld
 from course_lib.labs.framework.criteria import Outcome
 from course_lib.labs.lab08_plugin import checks, given, reference
-from course_lib.labs.lab08_plugin.figures import sectors_figure
 from course_lib.labs.lab08_plugin.given import ACCESS, WARP, Rotation, Run, requests, traffic
 from course_lib.migration.tables.bindings import BindingsUnavailable, NoNetwork
+from course_lib.plugins.compilers import SOURCE
 from course_lib.plugins.launchers import DTYPES
 from tests.labs.quick import examined, tiers
-from tests.labs.submissions import lab08 as made
-from tests.labs.submissions.lab08 import KERNEL, PLUGIN, changed
+from tests.labs.submissions import changed, edit, table
 from tests.plugins import rope_cases
 
 LAB = labs.find("lab08")
 ROOT = Path(__file__).resolve().parents[2]
 FULL = {"kernel": "full", "memory": "full", "plugin": "full"}
+MADE = table("lab08")
+
+
+def write_files(folder: Path, kernel: str = reference.KERNEL, plugin: str = reference.PLUGIN) -> None:
+    (folder / "rotary.cu").write_text(kernel)
+    (folder / "rotary_plugin.py").write_text(plugin)
+
+
+def write_edited(folder: Path, row: dict[str, Any]) -> None:
+    """The reference with changes."""
+    write_files(folder)
+    edit(folder, row["changes"])
 
 
 def written_by(notebook: Path, file: str) -> str:
@@ -81,14 +93,16 @@ def of_kernel(folder: Path) -> dict[str, Outcome]:
 
 def test_the_solution_is_decided_without_the_reference(tmp_path, monkeypatch, bindings):
     notebook = ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb"
-    made.write_files(tmp_path, written_by(notebook, "rotary.cu"), written_by(notebook, "rotary_plugin.py"))
+    write_files(tmp_path, written_by(notebook, "rotary.cu"), written_by(notebook, "rotary_plugin.py"))
     monkeypatch.setitem(sys.modules, reference.__name__, withheld)
     monkeypatch.setattr(checks, "reference", withheld)
     assert tiers(LAB.examine(tmp_path, Examiner())) == FULL
 
 
 def test_copies_of_the_courses_own_plugin_earn_less_than_half(tmp_path, few, bindings):
-    made.write_files(tmp_path, made.copied_kernel(), made.copied_plugin())
+    copied = MADE["copied"]
+    write_edited(tmp_path, copied)
+    (tmp_path / "rotary.cu").write_text(changed(SOURCE.read_text(), copied["kernel"]) + copied["launch"])
     found = LAB.examine(tmp_path, Examiner())
     assert tiers(found) == {"kernel": "none", "memory": "none", "plugin": "partial"}, found.outcomes
     assert found.points == 1.5 and found.max_points == 10
@@ -97,30 +111,31 @@ def test_copies_of_the_courses_own_plugin_earn_less_than_half(tmp_path, few, bin
 # ---- the kernel
 
 
-@pytest.mark.parametrize("name", made.KERNELS)
+@pytest.mark.parametrize("name", MADE["kernels"])
 def test_a_mistake_in_the_kernel_is_named(tmp_path, few, name):
-    mistake = made.KERNELS[name]
-    made.write_files(tmp_path, changed(KERNEL, *mistake.edits))
+    mistake = MADE["kernels"][name]
+    write_edited(tmp_path, mistake)
     found = of_kernel(tmp_path)
-    assert {task: one.tier for task, one in found.items()} == mistake.tiers, found
+    assert {task: one.tier for task, one in found.items()} == mistake["tiers"], found
     first = next(one for one in found.values() if one.tier != "full")
-    assert mistake.words in first.message and mistake.hint in first.hint, first
+    assert mistake["words"] in first.message and mistake["hint"] in first.hint, first
 
 
-@pytest.mark.parametrize("name", made.OTHER_KERNELS)
+@pytest.mark.parametrize("name", MADE["other_kernels"])
 def test_another_right_kernel(tmp_path, few, name):
-    edits, memory, hint = made.OTHER_KERNELS[name]
-    made.write_files(tmp_path, changed(KERNEL, *edits))
+    row = MADE["other_kernels"][name]
+    write_edited(tmp_path, row)
     found = of_kernel(tmp_path)
-    assert found["kernel"].tier == "full" and found["memory"].tier == memory and hint in found["memory"].hint, found
+    assert found["kernel"].tier == "full" and found["memory"].tier == row["memory"] and row["hint"] in found["memory"].hint, (
+        found
+    )
 
 
-@pytest.mark.parametrize("name", made.REJECTED)
+@pytest.mark.parametrize("name", MADE["rejected"])
 def test_what_is_no_kernel_is_not_run(tmp_path, name):
-    edits, words = made.REJECTED[name]
-    made.write_files(tmp_path, changed(KERNEL, *edits))
+    write_edited(tmp_path, MADE["rejected"][name])
     found = outcome(tmp_path, "kernel")
-    assert found.tier == "none" and words in found.message and found.hint, found
+    assert found.tier == "none" and MADE["rejected"][name]["words"] in found.message and found.hint, found
 
 
 def launched(body: str) -> Run:
@@ -158,25 +173,12 @@ def test_faults_are_described(body, kind, words):
 
 
 def test_a_kernel_that_never_ends_is_named_first(tmp_path, few):
-    made.write_files(tmp_path, changed(KERNEL, ("    store(y + at", "    while (n.sequence == 17) {}\n    store(y + at")))
+    write_files(
+        tmp_path, changed(reference.KERNEL, [("    store(y + at", "    while (n.sequence == 17) {}\n    store(y + at")])
+    )
     found = outcome(tmp_path, "kernel")
     assert found.tier == "partial" and "stopped after 5 s of work" in found.message, found
     assert "rotations that were not run, because an earlier one did not end is 8" in found.message
-
-
-def test_an_answer_of_another_form_is_rejected():
-    rotation = Rotation((1, 1, 2, 4), 2, "float32", 1)
-    report = np.zeros(1, given._REPORT)
-    report["y_bytes"] = 32
-    run, rest = given.read_run(rotation, report.tobytes() + bytes(32) + b"rest")
-    assert rest == b"rest" and not run.right
-    for field, value in (("y_bytes", 31), ("accesses", 5), ("accesses", -1), ("fault", 9)):
-        wrong = report.copy()
-        wrong[field] = value
-        with pytest.raises(EngineError, match="invalid answer"):
-            given.read_run(rotation, wrong.tobytes() + bytes(32))
-    with pytest.raises(EngineError, match="invalid answer"):
-        given.read_run(rotation, b"short")
 
 
 # ---- rotations and their numbers
@@ -232,47 +234,20 @@ def test_sectors_of_requests():
     assert traffic(Run(rotation)).used == 0.0 and not traffic(Run(rotation)).written_once
 
 
-def test_the_figure_shows_the_needed_share():
-    watched = Rotation((1, 2, 8, 64), 32, "float16", 1, watched=True)
-    for edits, title in (((), "16 sectors, 100 %"), ((made._NARROW,), "4 sectors, 50 %")):
-        (run,) = given.run_kernel(changed(KERNEL, *edits), [watched])
-        assert title in " ".join(sectors_figure({"a run": run}).axes[0].get_title().split())
-
-
 # ---- the plugin
 
 
-@pytest.mark.parametrize("name", made.PLUGINS)
+@pytest.mark.parametrize("name", MADE["plugins"])
 def test_a_mistake_in_the_plugin_is_named(tmp_path, bindings, name):
-    mistake = made.PLUGINS[name]
-    made.write_files(tmp_path, plugin=changed(PLUGIN, *mistake.edits))
+    mistake = MADE["plugins"][name]
+    write_edited(tmp_path, mistake)
     found = outcome(tmp_path, "plugin")
-    assert {"plugin": found.tier} == mistake.tiers and mistake.words in found.message and mistake.hint in found.hint, found
+    assert found.tier == mistake["tier"] and mistake["words"] in found.message and mistake["hint"] in found.hint, found
 
 
 def test_another_right_plugin(tmp_path, bindings):
-    """Expressions one by one, fields by index, a clone by copying its state, and the shape kept from an earlier call."""
-    plugin = changed(
-        PLUGIN,
-        ("[trt.DimsExprs(inputs[0])]", "[trt.DimsExprs([inputs[0][i] for i in range(4)])]"),
-        ("{field.name: field.data for field in fields}", "{fields[i].name: fields[i].data for i in range(len(fields))}"),
-        ("return RotaryPlugin(self.rotary)", "copy = RotaryPlugin()\n        copy.rotary = self.rotary\n        return copy"),
-        (
-            "    def on_shape_change(self, inputs, outputs):\n        pass",
-            "    def on_shape_change(self, inputs, outputs):\n        self.shape = tuple(inputs[0].dims)",
-        ),
-        ("        shape = tuple(x.dims)\n", "        shape = self.shape\n"),
-    )
-    made.write_files(tmp_path, plugin=plugin)
+    write_edited(tmp_path, MADE["other_plugin"])
     assert outcome(tmp_path, "plugin").tier == "full"
-
-
-@pytest.mark.parametrize("answer", [b"no", b'[{"answer": 1}]', b'{"error": "line 3"}'])
-def test_an_answer_of_the_plugins_process_may_be_anything(monkeypatch, answer):
-    monkeypatch.setattr(checks, "_bindings", lambda: {})
-    monkeypatch.setattr(checks, "run_isolated", lambda *_, **__: answer)
-    with pytest.raises(EngineError, match="line 3" if b"line 3" in answer else "invalid answer"):
-        checks.call_plugin("", [checks._case("announced", "", 1), checks._case("announced", "", 1)], None)
 
 
 def test_without_the_bindings_an_instructor_decides(tmp_path, monkeypatch):
@@ -280,7 +255,7 @@ def test_without_the_bindings_an_instructor_decides(tmp_path, monkeypatch):
         raise NoNetwork("pip reached no registry")
 
     monkeypatch.setattr(checks, "_bindings", absent)
-    made.write_files(tmp_path)
+    write_files(tmp_path)
     found = outcome(tmp_path, "plugin")
     assert (found.tier, found.points, found.code) == ("inconclusive", 0, "not_examined")
     assert "bindings are missing. pip reached no registry" in found.message
@@ -289,9 +264,9 @@ def test_without_the_bindings_an_instructor_decides(tmp_path, monkeypatch):
 def test_the_reference_is_the_solution_without_its_marks():
     notebook = ROOT / "solutions" / LAB.name / f"{LAB.name}.ipynb"
     plugin = ast.dump(ast.parse(written_by(notebook, "rotary_plugin.py")))
-    assert plugin == ast.dump(ast.parse(PLUGIN))
+    assert plugin == ast.dump(ast.parse(reference.PLUGIN))
     lines = written_by(notebook, "rotary.cu").splitlines()
-    assert [line for line in lines if "###" not in line] == KERNEL.splitlines()
+    assert [line for line in lines if "###" not in line] == reference.KERNEL.splitlines()
 
 
 # ---- on a GPU, as far as it can be seen without one
@@ -331,7 +306,7 @@ def on_host(monkeypatch) -> None:
 
 
 def test_with_a_gpu_the_clock_decides(tmp_path, gpu, on_host):
-    made.write_files(tmp_path)
+    write_files(tmp_path)
     assert outcome(tmp_path, "kernel").tier == "full"
     for gpu["yours"], tier in ((1e-3, "full"), (2e-3, "partial"), (20e-3, "none")):
         found = outcome(tmp_path, "memory")
@@ -347,7 +322,7 @@ def test_with_a_gpu_the_clock_decides(tmp_path, gpu, on_host):
 
 def test_without_the_reference_only_its_speed_is_open(tmp_path, gpu, on_host, monkeypatch):
     monkeypatch.setattr(checks, "reference", withheld)
-    made.write_files(tmp_path)
+    write_files(tmp_path)
     found = outcome(tmp_path, "memory")
     assert found.open and "Not compared with the reference yet" in found.message and "a copy's speed" in found.message
     gpu["yours"] = 2e-3

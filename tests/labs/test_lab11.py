@@ -16,9 +16,11 @@ from course_lib.labs import Examiner
 from course_lib.labs.lab11_torch_tensorrt import checks, given, lab, reference
 from tests.labs import quick
 from tests.labs.quick import check_solved, judged_reference
-from tests.labs.submissions import lab11 as made
+from tests.labs.submissions import edit, mistakes, table
 
 LAB = labs.find("lab11")
+MADE = table("lab11")
+MISTAKES = mistakes(MADE["mistakes"])
 
 
 def examined(folder: Path, task: str):
@@ -30,18 +32,15 @@ def test_the_judge_gives_the_reference_full_marks(tmp_path):
 
 
 def test_another_right_answer(tmp_path):
-    made.another(tmp_path)
+    LAB.write_reference(tmp_path)
+    edit(tmp_path, MADE["another"]["changes"])
     check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=1)))
 
 
-@pytest.mark.parametrize("name", made.MISTAKES)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_mistake_is_named(name, tmp_path):
-    mistake = made.MISTAKES[name]
     LAB.write_reference(tmp_path)
-    (tmp_path / mistake.file).write_text(made.changed(mistake.file, mistake.changes))
-    found = examined(tmp_path, mistake.task)
-    assert found.tier == mistake.tier, (found.message, found.hint)
-    assert mistake.words in f"{found.message} {found.hint}", (found.message, found.hint)
+    quick.check_mistake(LAB, tmp_path, MISTAKES[name], Examiner(seed=3))
 
 
 # What the judge makes of recorded answers, without a process
@@ -72,8 +71,7 @@ def recorded() -> dict[str, Any]:
     [
         ({"min": 2}, "range of batch sizes is 2 to 24"),
         ({"max": 16}, "range of batch sizes is 1 to 16"),
-        ({"max": 64}, "range of batch sizes is 1 to 64"),
-        ({"opt": 16}, "opt is 16, all points need 8"),
+        ({"opt": 16}, "opt is 16, all points need the most frequent batch size"),
     ],
 )
 def test_the_range_follows_from_the_traffic(change, message, recorded):
@@ -87,28 +85,14 @@ def test_the_range_follows_from_the_traffic(change, message, recorded):
     ("text", "words"),
     [
         ("[batch]\nmin = 8\nopt = 1\nmax = 24\n", "min <= opt <= max"),
-        ("[batch]\nmin = 'a'\nopt = 1\nmax = 24\n", "needs integers"),
         ("batch = 3\n", "needs integers"),
         ("[other]\n", "expected [batch] and [compile]"),
-        ("not TOML", "is not TOML"),
         ("", "still empty"),
     ],
 )
 def test_settings_of_another_form(text, words, tmp_path):
     (tmp_path / "settings.toml").write_text(text)
     assert words in examined(tmp_path, "settings").message
-
-
-HOSTILE = ("null", "[]", "{}", '{"registered": 3}', '{"registered": [], "model": 1}', '{"registered": ["a"], "converter": [1]}')
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("task", [task.id for task in LAB.tasks])
-def test_any_answer_of_the_process_is_judged(task, text, tmp_path, monkeypatch):
-    LAB.write_reference(tmp_path)
-    monkeypatch.setattr(lab, "run_isolated", lambda *_, **__: text.encode())
-    found = examined(tmp_path, task)
-    assert found.tier == "none" and found.message.isprintable()
 
 
 def test_constant_and_infinite_logits_are_named():
@@ -124,7 +108,7 @@ def test_constant_and_infinite_logits_are_named():
         (lambda ordered, size, dim: np.take(ordered, [size // 2], dim), "found the upper of the two middle values"),
         (lambda ordered, size, dim: np.take(ordered, [0], dim), "found the smallest value"),
         (lambda ordered, size, dim: np.take(ordered, [size - 1], dim), "found the largest value"),
-        (lambda ordered, size, dim: np.take(ordered, [size // 2 - 1], dim), "for an odd size, k is (size + 1) // 2"),
+        (lambda ordered, size, dim: np.take(ordered, [size // 2 - 1], dim), "which k belongs to an odd size"),
         (lambda ordered, size, dim: np.take(ordered, range((size + 1) // 2), dim), "How many does TopK return?"),
     ],
 )
@@ -150,7 +134,7 @@ def test_the_given_module_has_five_blocks_and_overflows_in_fp16():
     assert float((logits - given.logits(drawn, rows)).abs().max()) > 1 and float(logits.std(0).max()) == 0
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_bound_separates_rounding_from_mistakes(seed):
     class UpperMedian(given.Reader):
         def middle(self, x):

@@ -14,12 +14,12 @@ from course_lib.engines.layers import Layer, LayerTensor
 from course_lib.errors import CourseError, ExaminerFault
 from course_lib.labs import Examiner, withheld
 from course_lib.labs.framework import submission
-from course_lib.labs.lab14_four_bits import checks, figures, given, reference
+from course_lib.labs.lab14_four_bits import checks, given, reference
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork, Kernels
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Half, Int4, fp8
 from course_lib.labs.lab14_four_bits.lab import FourBits
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
-from tests.labs.quick import Quick, check_solved, examined
+from tests.labs.quick import Quick, check_mistake, check_solved, examined
 from tests.labs.submissions import lab14 as made
 
 LAB = labs.find("lab14")
@@ -43,10 +43,7 @@ def test_another_right_answer_is_decided_without_the_reference(tmp_path, monkeyp
 @pytest.mark.parametrize("name", made.MISTAKES)
 def test_a_mistake_is_named(name, tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "WINDOWS", 16)
-    mistake = made.MISTAKES[name]
-    mistake.make(tmp_path)
-    outcome = examined(LAB, tmp_path, mistake.task, Quick(seed=3))
-    assert outcome.tier == mistake.tier and mistake.words in outcome.message and outcome.hint, outcome
+    check_mistake(LAB, tmp_path, made.MISTAKES[name], Quick(seed=3))
 
 
 def test_recorded_numbers_are_those_of_the_reference():
@@ -127,11 +124,9 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
     for wrong, words in (
         (Int4(one.packed.astype(np.int64), one.scales), "its packed codes are int64, expected uint8"),
         (Int4(one.packed[:-1], one.scales), "have the shape (55295,), expected one axis with 55296 bytes"),
-        (Int4(one.packed, one.scales.T), "its scales have the shape (576, 3), expected (192 / block, 576)"),
         (Int4(one.packed, -one.scales), "a scale is zero, negative or not finite"),
         (Fp8(eight.codes.T, eight.scale), "expected uint8 of (in, out) = (192, 576)"),
         (Fp8(nan, eight.scale), "a code is NaN"),
-        (Fp8(eight.codes, 1e9), "a scale is zero, negative or not finite"),
     ):
         with pytest.raises(CourseError) as caught:
             given.save({"blocks.1.up": wrong}, tmp_path / given.FILE)
@@ -144,10 +139,6 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
     ("arrays", "words"),
     [
         ({"blocks.1.up.int4": np.zeros(55296, np.uint8)}, "blocks.1.up needs scales"),
-        (
-            {"blocks.1.up.int4": np.zeros(9, np.uint8), "blocks.1.up.scales": np.ones(9, np.float16)},
-            "expected one axis with 55296",
-        ),
         ({"text": np.zeros((9, 9), np.float16)}, "'text' is not an array of a product"),
     ],
 )
@@ -246,10 +237,3 @@ def test_a_table_without_the_products_is_the_examiners_fault(monkeypatch, tmp_pa
     made.save_forms(made.by_hand, tmp_path)
     with FourBitsWork(LAB, tmp_path, Examiner()) as work, pytest.raises(ExaminerFault, match="does not show which kernels"):
         _ = work.kernels
-
-
-def test_figures_have_names_on_their_axes():
-    drawn = figures.loss_by_product({"INT4": dict.fromkeys(PRODUCTS, 0.001)}, "All lose the same")
-    assert drawn.axes[0].get_xlabel().startswith("lost bits per byte")
-    drawn = figures.size_and_loss({"FP8": (8, Lost(0.001, 0.0001))}, "FP8 is within the budget")
-    assert drawn.axes[0].get_xlabel() == "bits per weight, with scales"

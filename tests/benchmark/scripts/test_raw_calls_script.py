@@ -17,7 +17,7 @@ from course_lib.labs.lab06_qat import reference as lab06_reference
 from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
 from course_lib.migration import conformance
-from tests.labs.submissions.lab09 import ONE_SET, THREE_STREAMS, changed
+from tests.labs.submissions import changed, table
 
 STANDIN = """
 import runpy, sys
@@ -29,6 +29,11 @@ with installation.installed("10.16"):
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
 RAW = {"exercise 2.1", "exercise 2.3", "exercise 8.1", "exercise 10.1", "exercise 10.5"}
+
+
+LOOPS = table("lab09")
+THREE_STREAMS = LOOPS["three_streams"]
+ONE_SET = LOOPS["mistakes"]["it waits after each request"]["changes"]["serving_loop.py"]
 
 
 def _calibrated(learner: str) -> dict[str, dict[str, Any]]:
@@ -46,7 +51,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(lab06_reference, "trained", _calibrated)  # training takes 10 s
 
     def run(*arguments: object) -> dict[str, Any]:
-        options = [
+        options = (
             "--output",
             tmp_path / "record.json",
             "--folder",
@@ -55,7 +60,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "tensorrt@standin",
             "--size",
             "small",
-        ]
+        )
         monkeypatch.setattr(sys, "argv", ["raw_calls.py", *map(str, (*options, *arguments))])
         raw_calls.main()
         return dict(json.loads((tmp_path / "record.json").read_text()))
@@ -64,7 +69,13 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_loops_of_lab_09_and_the_cells_of_its_notebook(recorded: Any, tmp_path: Path) -> None:
-    loops = {"streams": THREE_STREAMS, "one_set": changed(ONE_SET), "keeps": _keeping(), "wrong": _unscaled()}
+    never_frees = [("self.device_in.free()", "KEPT.append(self.device_in)"), ("LARGEST = ", "KEPT = []\nLARGEST = ")]
+    loops = {
+        "streams": THREE_STREAMS,
+        "one_set": changed(SERVING_LOOP, ONE_SET),
+        "keeps": changed(SERVING_LOOP, never_frees),
+        "wrong": changed(SERVING_LOOP, [("self.host_out[:rows].copy()", "2 * self.host_out[:rows]")]),
+    }
     for name, text in loops.items():
         (tmp_path / f"{name}.py").write_text(text)
     record = recorded("--sections", "lab09", "--loops", *(tmp_path / f"{name}.py" for name in loops))
@@ -81,15 +92,6 @@ def test_the_loops_of_lab_09_and_the_cells_of_its_notebook(recorded: Any, tmp_pa
     assert rows["wrong.py"]["ran"] and not rows["wrong.py"]["right"]
     assert "after the wait" in " ".join(rows["cells of the notebook"]["printed"])
     assert record["versions"]["tensorrt"].startswith("10.16") and record["date"] and record["device"]
-
-
-def _keeping() -> str:
-    """A loop that never gives its device memory back."""
-    return changed({"self.device_in.free()": "KEPT.append(self.device_in)", "LARGEST = ": "KEPT = []\nLARGEST = "})
-
-
-def _unscaled() -> str:
-    return changed({"self.host_out[:rows].copy()": "2 * self.host_out[:rows]"})
 
 
 def test_the_exercises_and_the_builds_of_lab_03(recorded: Any) -> None:

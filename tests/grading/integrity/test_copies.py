@@ -14,6 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from course_lib import labs
+from course_lib._util import toml_text
 from course_lib.grading.integrity import copies, documents, matches
 from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, similar
@@ -31,54 +32,7 @@ REFERENCES = [
     if path.suffix in copies.CODE_OF_REFERENCES and len(documents.code(path.read_text(), path.name).tokens) > 100
 ]
 KERNEL = PACKAGE / "plugins/rope/rope.cu"
-FUNCTIONS = '''
-import numpy as np
-
-LIMIT = 4
-
-
-def widest(table, count=LIMIT):
-    """The widest rows of a table."""
-    widths = np.array([row.max() - row.min() for row in table])
-    order = np.argsort(-widths)[:count]
-    return [table[place] for place in order if widths[place] > 0]  # constant rows do not count
-
-
-def scale_of(values, levels=127):
-    """A scale for each row, never 0."""
-    largest = np.abs(values).max(axis=1)
-    return np.where(largest > 0, largest / levels, 1.0).astype(np.float32)
-
-
-def rounded(values, scales):
-    codes = np.rint(values / scales[:, None])
-    return np.clip(codes, -128, 127).astype(np.int8)
-'''
-ANOTHER = """
-import numpy as np
-
-
-def widest(table, count=4):
-    spread = sorted(((float(np.ptp(row)), i) for i, row in enumerate(table)), reverse=True)
-    found = []
-    for size, i in spread:
-        if size == 0 or len(found) == count:
-            break
-        found.append(table[i])
-    return found
-
-
-def scale_of(values, levels=127):
-    scales = []
-    for row in values:
-        top = max(abs(float(row.min())), abs(float(row.max())))
-        scales.append(top / levels if top else 1.0)
-    return np.float32(scales)
-
-
-def rounded(values, scales):
-    return np.round(values / scales.reshape(-1, 1)).clip(min=-128, max=127).astype("int8")
-"""
+FUNCTIONS, ANOTHER = toml_text.loads((ROOT / "tests/data/answers_to_compare.toml").read_text(encoding="utf-8")).values()
 
 
 class Renamed(ast.NodeTransformer):
@@ -140,11 +94,19 @@ def test_code_that_moved_to_another_file_or_that_cannot_be_parsed_is_found() -> 
 def submitted_texts() -> dict[str, list[Document]]:
     """Learners' files in the tests of the labs: second right answers and others that were written independently."""
     found = {}
+
+    def add(name: str, text: object) -> None:
+        if isinstance(text, str) and re.search("def |__global__", text):
+            found[name] = [documents.code(text, "answer.cu" if "__global__" in text else "answer.py")]
+
+    for path in ROOT.glob("tests/labs/submissions/lab*.toml"):
+        for name, row in toml_text.loads(path.read_text()).items():
+            for file, text in row.items() if isinstance(row, dict) else [("", row)]:
+                add(f"{path.name}: {name} {file}", text)
     for path in [*ROOT.glob("tests/labs/test_lab*.py"), *ROOT.glob("tests/labs/submissions/lab*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search("def |__global__", node.value):
-                name = "answer.cu" if "__global__" in node.value else "answer.py"
-                found[f"{path.name}:{node.lineno}"] = [documents.code(node.value, name)]
+            if isinstance(node, ast.Constant):
+                add(f"{path.name}:{node.lineno}", node.value)
     return found
 
 

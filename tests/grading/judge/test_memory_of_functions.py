@@ -8,8 +8,8 @@ import pytest
 
 from course_lib import labs
 from course_lib.grading.judge import judging
+from course_lib.labs.lab03_tuning import reference
 from tests.grading.conftest import needs_sandbox
-from tests.labs.submissions import lab03
 
 LAB = labs.find("lab03")
 _MIB = 1 << 20
@@ -26,7 +26,8 @@ def _points(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> dict[st
 
 @needs_sandbox
 def test_a_function_that_holds_too_much_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab03.functions(tmp_path)
+    (tmp_path / "timing.py").write_text(reference.TIMING)
+    (tmp_path / "timing_cache.py").write_text(reference.CACHE)
     points = _points(tmp_path, monkeypatch, _HELD)
     assert (points["timing"], points["cache"]) == (0, 2)
 

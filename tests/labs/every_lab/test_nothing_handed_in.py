@@ -31,7 +31,10 @@ def outcomes_without_points(lab, folder) -> tuple[Outcome, ...]:
 
 @pytest.mark.parametrize("name", labs.names())
 def test_nothing_was_handed_in(name, tmp_path):
-    assert MISSING_FILE in {one.code for one in outcomes_without_points(labs.find(name), tmp_path)}
+    lab = labs.find(name)
+    outcomes = outcomes_without_points(lab, tmp_path)
+    assert MISSING_FILE in {one.code for one in outcomes}
+    assert all(any(file in one.message for file in lab.artifacts) for one in outcomes), outcomes
 
 
 @pytest.mark.parametrize("name", [name for name in labs.names() if not name.startswith(THEIR_OWN)])

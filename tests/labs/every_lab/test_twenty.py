@@ -24,16 +24,13 @@ from course_lib.labs.lab07_dynamic_shapes import reference as lab07_reference
 from course_lib.labs.lab15_capstone import reference as lab15_reference
 from course_lib.precision import PercentileCalibrator, insert_qdq
 from course_lib.recipe import Recipe
+from tests.labs.submissions import edit, table
 from tests.labs.submissions import lab03 as lab03_submissions
 from tests.labs.submissions import lab06 as lab06_submissions
-from tests.labs.submissions import lab09 as lab09_submissions
-from tests.labs.submissions import lab11 as lab11_submissions
-from tests.labs.submissions import lab12 as lab12_submissions
 from tests.labs.submissions import lab13 as lab13_submissions
 from tests.labs.submissions import lab14 as lab14_submissions
 from tests.labs.submissions import lab16 as lab16_submissions
 from tests.labs.submissions.lab04 import with_layer_norms
-from tests.labs.submissions.lab10 import THREADS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -64,12 +61,20 @@ def other_boxes(folder: Path) -> None:
 
 
 def threads(folder: Path) -> None:
-    (folder / "pipeline.py").write_text(THREADS)
+    (folder / "pipeline.py").write_text(table("lab10")["threads"])
 
 
 def another_server(folder: Path) -> None:
-    for name, text in lab12_submissions.ANOTHER.items():
+    for name, text in table("lab12")["another"].items():
         (folder / name).write_text(text)
+
+
+def three_streams(folder: Path) -> None:
+    (folder / "serving_loop.py").write_text(table("lab09")["three_streams"])
+
+
+def other_converter(folder: Path) -> None:
+    edit(folder, table("lab11")["another"]["changes"])
 
 
 def other_settings(folder: Path) -> None:
@@ -96,9 +101,9 @@ ANSWERS = {
     "lab06": lab06_submissions.another,
     "lab07": other_boxes,
     "lab08": the_reference,
-    "lab09": lab09_submissions.three_streams,
+    "lab09": three_streams,
     "lab10": threads,
-    "lab11": lab11_submissions.another,
+    "lab11": other_converter,
     "lab12": another_server,
     "lab13": another_attention,
     "lab14": other_forms,

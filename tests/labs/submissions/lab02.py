@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 import torch
@@ -50,18 +51,8 @@ class ByHand(nn.Module):
         return slow_classifier().signature()
 
 
-def surgery() -> onnx.ModelProto:
-    """The Where nodes of an exported graph replaced by Relu."""
-    model = export_onnx(rewritten(LEARNER, still=["activation"]), opset=OPSET)
-    for node in model.graph.node:
-        if node.op_type == "Where":
-            node.op_type, node.input[:] = "Relu", [node.input[1]]
-    return model
-
-
 ANOTHER: dict[str, Callable[[], Made]] = {
     "by hand": ByHand,
-    "graph surgery": surgery,
     "one kernel more": lambda: rewritten(LEARNER, still=["layout"]),
 }
 
@@ -86,6 +77,10 @@ def statistics_over_the_batch(network: SlowClassifier) -> None:
     network.standardize = OverTheBatch()
 
 
+def exported(**options: Any) -> onnx.ModelProto:
+    return export_onnx(rewritten(LEARNER), opset=OPSET, **options)
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A wrong submission: how it is made, its tiers (full where none is named), and words of the task's message or hint.
@@ -107,6 +102,8 @@ MISTAKES: dict[str, Mistake] = {
     "one suspect left": Mistake({"kernels": "partial"}, "what kept it out", lambda: rewritten(LEARNER, still=["concat"])),
     "an eps forgotten": Mistake({"equality": "partial"}, "eps of a norm", lambda: changed(without_eps)),
     "statistics over the batch": Mistake(NETWORK, "one part at a time", lambda: changed(statistics_over_the_batch)),
+    "a fixed batch": Mistake(NETWORK, "batch has to stay dynamic", lambda: exported(dynamic_batch=False, batch=8)),
+    "half precision": Mistake({"kernels": "none", "equality": "none"}, "smaller type", lambda: exported(dtype="fp16")),
     "one cost wrong": Mistake({"causes": "partial"}, "8, all points need", costs=costs(LEARNER) | {"residual": 7}),
     "a friend's costs": Mistake({"causes": "none"}, "half of the points need at least 8", costs=GUESS),
 }

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from course_lib.labs.lab03_tuning import given, reference
+from course_lib.labs.lab03_tuning import given
 from course_lib.recipe import Recipe
+from tests.labs.submissions import Mistake, mistakes, table
 
+MADE = table("lab03")
 MINE = given.drawn("reference")
-TIMING = """
-import numpy as np
-
-def order(tactics, budget):
-    there = sorted(tactics)
-    return (there + there[::-1]) * (budget // len(there) // 2)
-
-def fastest(runs):
-    names = sorted({name for name, _ in runs})
-    low = {one: np.quantile([ms for name, ms in runs if name == one][2:], 0.3) for one in names}
-    chosen = next(name for name in names if low[name] <= 1.02 * min(low.values()))
-    return [chosen, low[chosen]]
-"""
-
-CACHE = """
-import hashlib
-import json
-
-def key(layer, machine):
-    work = sorted((field, json.dumps(layer[field], sort_keys=True)) for field in layer if field not in ("name", "tactics"))
-    where = sorted((field, machine[field]) for field in machine if field != "host")
-    return hashlib.sha256(repr((work, where)).encode()).hexdigest()
-
-def to_measure(layers, machine, cache):
-    first = {}
-    for place, layer in enumerate(layers):
-        tactic, _ = cache.get(key(layer, machine), ("", 0.0))
-        if tactic not in layer["tactics"]:
-            first.setdefault(key(layer, machine), place)
-    return sorted(first.values())
-
-def merge(one, two):
-    several = {name: [cache[name] for cache in (one, two) if name in cache] for name in {**one, **two}}
-    return {name: sorted(entries, key=lambda entry: entry[::-1])[0] for name, entries in several.items()}
-"""
 
 
 def another(folder: Path) -> None:
@@ -59,14 +25,8 @@ def another(folder: Path) -> None:
         row["low"], row["high"] = interval(condition, seed=9)
     write(folder, "builds", answer)
     Recipe.load(folder / "recipe.toml").model_copy(update={"optimization_level": 5}).save(folder / "recipe.toml")
-    (folder / "timing.py").write_text(TIMING)
-    (folder / "timing_cache.py").write_text(CACHE)
-
-
-def functions(folder: Path) -> None:
-    """Only the files with functions, which follow from no build."""
-    (folder / "timing.py").write_text(reference.TIMING)
-    (folder / "timing_cache.py").write_text(reference.CACHE)
+    for name, text in MADE["another"].items():
+        (folder / name).write_text(text)
 
 
 def interval(condition: str, seed: int, *, both: bool = True) -> tuple[float, float]:
@@ -88,27 +48,6 @@ def write(folder: Path, section: str, answer: Any) -> None:
     """Another answer in its place."""
     answers = json.loads((folder / given.ANSWERS).read_text())
     (folder / given.ANSWERS).write_text(json.dumps({**answers, section: answer}))
-
-
-def changed(name: str, old: str, new: str) -> Callable[[Path], None]:
-    """A file of the reference with the text `new` in place of `old`."""
-
-    def make(folder: Path) -> None:
-        text = (folder / name).read_text()
-        assert old in text
-        (folder / name).write_text(text.replace(old, new))
-
-    return make
-
-
-class Mistake(NamedTuple):
-    """What a learner does wrong, and what the task then gets."""
-
-    make: Callable[[Path], None]
-    task: str
-    tier: str
-    words: str
-    hint: str
 
 
 def every_width_even(folder: Path) -> None:
@@ -138,25 +77,12 @@ def alone_is_exact(folder: Path) -> None:
     write(folder, "builds", answer)
 
 
-_BLOCKS = {"old": "tactics * (budget // len(tactics))", "new": "[name for name in tactics for _ in range(15)]"}
-_NO_RULE = {"old": "min(name for name, ms in typical.items() if ms <= limit)", "new": "min(typical, key=typical.get)"}
-_DRIVER = {"old": '"device", "driver"', "new": '"device"'}
-_LAST = {"old": "min(entry, other, key=lambda pair: (pair[1], pair[0]))", "new": "entry"}
-_TIES, _ORDER = (
-    "choices that both builds make",
-    "the slower entry is kept; equal times, exchanged: the order of the caches decides",
-)
 MISTAKES = {
     "every width even": Mistake(every_width_even, "widths", "partial", "that remove no kernel is 1", "Not every odd width"),
     "tuned for eight": Mistake(tuned_for_eight, "recipe", "partial", "a larger opt batch needs more", "Halve the interval"),
     "nights by their files": Mistake(
         by_the_files, "rebuild", "none", "each kernel has its tactic of yesterday", "decide nothing"
     ),
-    "runs in blocks": Mistake(changed("timing.py", **_BLOCKS), "timing", "partial", _TIES, "in each round"),
-    "no rule for ties": Mistake(changed("timing.py", **_NO_RULE), "timing", "partial", _TIES, "depends on neither"),
     "builds alone do not vary": Mistake(alone_is_exact, "builds", "partial", "were built alone vary, too", "on both sides"),
-    "no driver": Mistake(
-        changed("timing_cache.py", **_DRIVER), "cache", "none", "the driver differs, and the keys are", "field"
-    ),
-    "the last entry wins": Mistake(changed("timing_cache.py", **_LAST), "cache", "partial", _ORDER, "which cache came first"),
+    **mistakes(MADE["mistakes"]),
 }

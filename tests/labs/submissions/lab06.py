@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from course_lib.labs.framework import submission
 from course_lib.labs.lab06_qat import checks, given, reference
+from tests.labs.submissions import Mistake, changed, table
 
 LEARNER = "ada"
-
-QAT = """
-import torch
-
-class Rounded(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, scale):
-        ratio = x / scale
-        codes = torch.round(ratio).clamp(-128, 127)
-        ctx.save_for_backward(ratio, codes, scale)
-        return codes * scale
-
-    @staticmethod
-    def backward(ctx, upstream):
-        ratio, codes, scale = ctx.saved_tensors
-        inside = (ratio >= -128) & (ratio <= 127)
-        to_scale = torch.where(inside, codes - ratio, codes)
-        return upstream * inside, (upstream * to_scale).sum_to_size(scale.shape)
-
-def fake_quantize(x, scale, axis=None):
-    if axis is not None:
-        shape = [1] * x.ndim
-        shape[axis] = len(scale)
-        scale = scale.reshape(shape)
-    return Rounded.apply(x, scale)
-"""
+MADE = table("lab06")
 
 
-def qat(changes: Mapping[str, str]) -> str:
-    """The source of `QAT`, which has its own autograd function, with parts of it replaced."""
-    text = QAT
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
-
-
-def save_qat(changes: Mapping[str, str], folder: Path) -> None:
-    """The file of task 3."""
-    (folder / checks.QAT).write_text(qat(changes))
+def save_qat(changes: Sequence[Sequence[str]], folder: Path) -> None:
+    """The file of task 3, which has its own autograd function, with other passages."""
+    (folder / checks.QAT).write_text(changed(MADE["qat"], changes))
 
 
 def save_float_layers(names: tuple[str, ...], folder: Path) -> None:
@@ -103,17 +69,8 @@ def another(folder: Path) -> None:
     """Another right answer: one layer more in float, another percentile, an autograd function, and fixed ranges."""
     scales = reference.percentile_scales(LEARNER, 99.6)
     submission.write(folder / checks.CHOICES, LEARNER, float_layers=("stem", "depth2", "depth1"), input_scales=scales)
-    save_qat({}, folder)
+    save_qat([], folder)
     save_trained(partial(reference.trained, LEARNER, learned_scales=False), folder)
-
-
-class Mistake(NamedTuple):
-    """What a learner does wrong, and what the task then gets. All words are in the message or in the hint."""
-
-    make: Callable[[Path], None]
-    task: str
-    tier: str
-    words: str
 
 
 MISTAKES = {
@@ -130,10 +87,10 @@ MISTAKES = {
         partial(save_ranges, partial(times_minmax, 0.55)), "ranges", "partial", "all points need at least 0.85"
     ),
     "no gradient passes": Mistake(
-        partial(save_qat, {"return upstream * inside, ": "return upstream * 0, "}), "gradient", "none", "they are 0 everywhere"
+        partial(save_qat, [("return upstream * inside, ", "return upstream * 0, ")]), "gradient", "none", "they are 0 everywhere"
     ),
     "the scale gets no gradient": Mistake(
-        partial(save_qat, {"(upstream * to_scale).sum_to_size(scale.shape)": "None"}), "gradient", "partial", "there are none"
+        partial(save_qat, [("(upstream * to_scale).sum_to_size(scale.shape)", "None")]), "gradient", "partial", "there are none"
     ),
     "nothing was trained": Mistake(partial(save_trained, calibrated), "recover", "none", "nothing was trained"),
     "trained in float": Mistake(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from course_lib.labs.framework import submission
 from course_lib.labs.lab14_four_bits import checks, given, reference
 from course_lib.labs.lab14_four_bits.given import PRODUCTS, Fp8, Int4, fp8
 from course_lib.labs.lab14_four_bits.reference import pack, unpack
+from tests.labs.submissions import Mistake
 
 Forms = dict[str, Int4 | Fp8]
 LEARNER = "ada"
@@ -116,15 +116,6 @@ def other_forms(folder: Path) -> None:
     save_packed(folder)
     save_scales(folder, coarse_search)
     save_forms(by_hand, folder)
-
-
-class Mistake(NamedTuple):
-    """What a learner does wrong, and what the task then gets."""
-
-    make: Callable[[Path], None]
-    task: str
-    tier: str
-    words: str
 
 
 def _transposed(codes: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
