@@ -1,7 +1,5 @@
 """The course stays small: lines of Python by lab and package, and a judge in proportion to what learners write."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -22,7 +20,6 @@ GIVEN = ("__init__.py", "given.py", "figures.py", "network.py")  # what learners
 # Judges that are not in proportion yet, with their lines. The list ends empty: a judge that becomes shorter leaves it or lowers its line.
 TOO_LONG = {
     "lab13_generation": 782,
-    "lab15_capstone": 770,
 }
 # Lines today; the goals are 1,700, 17,000, 53,000 and 38,000. What is added has to be taken away elsewhere.
 CEILINGS = {"course_lib/labs/framework": 1_840, "course_lib/labs": 17_000, "course_lib": 61_320, "tests": 43_100}

@@ -15,8 +15,8 @@ from benchmarks.headline.material import frames, inputs_file
 from course_lib.benchmark import Comparison, compare
 from course_lib.engines import split_target
 from course_lib.errors import CourseError, EngineError, WorkerDied
-from course_lib.labs.lab15_capstone.boxes import quality
 from course_lib.labs.lab15_capstone.given import Settings, detections
+from course_lib.models.digit_boxes import matched
 
 _FRAMES = 64  # that the detector's accuracy is taken on
 
@@ -116,7 +116,7 @@ class Case:
             seen["relative_error"] = float(np.linalg.norm(answer - want) / np.linalg.norm(want))
         if self.network.frames:
             answers = np.concatenate([self._answer(candidate, batch, index) for index in range(len(self._truth) // batch)])
-            seen["mean_ap"] = quality(detections(answers, Settings(), scale=1.0), self._truth).mean_ap
+            seen["mean_ap"] = matched(detections(answers, Settings(), scale=1.0), self._truth).quality().mean_ap
         self._holders[candidate.group].time(candidate, batch, 0)  # a first timing captures graphs
         return seen
 

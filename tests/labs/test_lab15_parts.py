@@ -1,9 +1,9 @@
-"""The parts of lab 15 against independent implementations: suppression, average precision, the queue, the settings."""
+"""The parts of lab 15's pipeline against independent implementations: suppression, the queue, calls, the settings."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,29 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.lab15_capstone.boxes import quality
-from course_lib.labs.lab15_capstone.given import CANDIDATES, MAX_BYTES, SHOWN, Detections, Settings, detections, iou
-from course_lib.labs.lab15_capstone.pipeline import _pace, replay
-from course_lib.models.digit_video import Frame
-
-
-def overlap(a, b) -> float:
-    """Intersection over union by counting tenths of pixels."""
-    grid = [np.linspace(0, 64, 641)[:-1] + 0.05] * 2
-    inside = [
-        (abs(grid[0][None] - x) < w / 2) & (abs(grid[1][:, None] - y) < h / 2) for x, y, w, h in (np.asarray(a), np.asarray(b))
-    ]
-    return (inside[0] & inside[1]).sum() / (inside[0] | inside[1]).sum()
+from course_lib.labs.lab15_capstone.given import CANDIDATES, MAX_BYTES, SHOWN, Detector, Settings, detections, replay
+from course_lib.models.digit_boxes import Detections, iou
+from course_lib.models.digit_video import SIDE
 
 
 def boxes(rng, n) -> np.ndarray:
     return np.column_stack([rng.uniform(16, 48, (n, 2)), rng.uniform(6, 30, (n, 2))])
-
-
-def test_overlap_is_what_counting_says():
-    ours, theirs = boxes(np.random.default_rng(0), 6), boxes(np.random.default_rng(1), 5)
-    counted = [[overlap(a, b) for b in theirs] for a in ours]
-    np.testing.assert_allclose(iou(ours, theirs), counted, atol=0.02)
 
 
 def answer(found, scores, classes, *, of=10) -> np.ndarray:
@@ -91,83 +75,6 @@ def test_another_layout_is_rejected(shape):
         detections(np.zeros((1, 14, 9), np.int64), Settings(), scale=1.0)
 
 
-# ---- mean average precision
-
-
-def frame(*digits) -> Frame:
-    """A frame that shows digits at given places."""
-    return Frame(
-        np.zeros((128, 128), np.uint8),
-        np.array([(x, 20, 10, 10) for _, x in digits], np.float32).reshape(-1, 4),
-        np.array([digit for digit, _ in digits], np.int64),
-    )
-
-
-def found(*shown) -> Detections:
-    shown = sorted(shown, key=lambda box: -box[2])
-    return Detections(
-        np.array([(x, 20, 10, 10) for _, x, _ in shown], float).reshape(-1, 4),
-        np.array([score for *_, score in shown], float),
-        np.array([digit for digit, *_ in shown], np.int64),
-    )
-
-
-def test_average_precision_by_hand():
-    truth = [frame((1, 20), (2, 60)), frame((1, 20))]
-    # Class 1: hit .9, false .8, hit .7: precision 1, 1/2, 2/3 at recall 1/2, 1/2, 1; area 1/2 * 1 + 1/2 * 2/3. Class 2: never found.
-    got = quality([found((1, 20, 0.9), (1, 90, 0.8)), found((1, 21, 0.7))], truth)
-    assert got.mean_ap == pytest.approx((5 / 6 + 0) / 2)
-    assert got.false_share == pytest.approx(1 / 3) and got.found_share == pytest.approx(2 / 3)
-
-
-def test_each_digit_is_found_once_and_only_as_itself():
-    assert quality([found((1, 20, 0.9), (1, 21, 0.8))], [frame((1, 20))]).false_share == 0.5
-    assert quality([found((7, 20, 0.9))], [frame((1, 20))]).mean_ap == 0
-    assert quality([found((1, 26, 0.9))], [frame((1, 20))]).mean_ap == 0  # overlap 4 / 16
-    assert quality([found((1, 23, 0.9))], [frame((1, 20))]).mean_ap == 1  # overlap 7 / 13
-    nothing = quality([found()], [frame((1, 20))])
-    assert (nothing.mean_ap, nothing.false_share, nothing.found_share) == (0, 0, 0)
-
-
-def slow_mean_ap(shown, truth) -> float:
-    """For each class: sort all boxes, match each, sum precision over the steps of recall with the best precision to the right."""
-    areas = []
-    for digit in sorted({int(c) for f in truth for c in f.classes}):
-        ranked = sorted(
-            (
-                (s, i, b)
-                for i, d in enumerate(shown)
-                for b, s, c in zip(d.boxes, d.scores, d.classes, strict=True)
-                if c == digit
-            ),
-            key=lambda item: -item[0],
-        )
-        free = {(i, k) for i, f in enumerate(truth) for k, c in enumerate(f.classes) if c == digit}
-        total, points, right = len(free), [], 0
-        for rank, (_, i, box) in enumerate(ranked, 1):
-            choices = [(overlap(box, truth[i].boxes[k]), k) for j, k in free if j == i]
-            if choices and max(choices)[0] >= 0.5:
-                free.remove((i, max(choices)[1]))
-                right += 1
-            points.append((right / total, right / rank))
-        steps = [r / total for r in range(1, right + 1)]
-        areas.append(sum(max(p for recall, p in points if recall >= step - 1e-9) for step in steps) / total)
-    return float(np.mean(areas))
-
-
-def test_mean_average_precision_is_what_the_slow_one_says():
-    rng = np.random.default_rng(5)
-    truth, shown = [], []
-    for _ in range(8):
-        where, digits = boxes(rng, 4), rng.integers(0, 3, 4)
-        truth.append(Frame(np.zeros((128, 128), np.uint8), where.astype(np.float32), digits))
-        guess = np.concatenate([where + rng.normal(0, 1.5, where.shape), boxes(rng, 2)])
-        scores = rng.uniform(0, 1, 6)
-        order = np.argsort(-scores)
-        shown.append(Detections(guess[order], scores[order], np.concatenate([digits, rng.integers(0, 3, 2)])[order]))
-    assert quality(shown, truth).mean_ap == pytest.approx(slow_mean_ap(shown, truth), abs=1e-6)
-
-
 # ---- the queue
 
 
@@ -207,7 +114,7 @@ def test_the_first_frame_of_a_batch_waits_for_the_last():
 
 def test_skipped_frames_show_the_boxes_of_the_one_before_and_lost_ones_none():
     replayed = replay(np.array([18.0, 1.0, 1.0]), 3, Settings(every=2), period_ms=4.0)
-    each = [found((digit, 20, 0.9)) for digit in (1, 2, 3)]
+    each = [Detections(np.full((1, 4), 9.0), np.array([0.9]), np.array([digit])) for digit in (1, 2, 3)]
     shown = [tuple(boxes.classes) for boxes in replayed.shown(each, 6)]
     assert np.isnan(replayed.latency_ms).tolist() == [False, True, False]
     assert shown == [(1,), (1,), (), (), (3,), (3,)]
@@ -226,15 +133,6 @@ def test_whatever_happens_frames_are_answered_in_order_and_never_early(calls, ba
     done = answered * 4.0 + replayed.latency_ms[answered]
     assert len(answered) and (np.diff(done) >= 0).all() and (replayed.latency_ms[answered] >= min(calls) - 1e-9).all()
     assert replayed.waiting.max() <= settings.queue
-
-
-def test_the_machines_own_pace_is_taken_out():
-    call_ms = np.concatenate([np.full(200, 3.0), np.full(100, 6.0)])  # the machine is busy for the last third
-    corrected = call_ms / _pace(call_ms)
-    assert np.median(corrected[:180]) == np.median(corrected[220:]) == 3.0
-    spiked = np.full(100, 3.0)
-    spiked[50] = 30.0
-    assert (spiked / _pace(spiked))[50] == 30.0
 
 
 # ---- settings.toml
@@ -280,10 +178,31 @@ def test_wrong_settings_get_one_clear_line(tmp_path, text, complaint):
     assert complaint in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
-def test_calls_cover_every_frame_that_is_sent():
-    from course_lib.labs.lab15_capstone.pipeline import Subject
+# ---- calls
 
-    for frames, every, batch in itertools.product((1, 7, 16), (1, 3), (1, 4)):
-        calls = Subject(None, Settings(every=every, batch=batch, queue=batch)).calls(frames)  # type: ignore[arg-type]
-        assert all(len(call) == batch for call in calls)
-        assert sorted(set(np.concatenate(calls))) == list(range(0, frames, every))
+
+class Echo:
+    """A detector that shows one box in each frame, of the class that is the frame's gray value."""
+
+    def __init__(self, channels: int = 1, extra: int = 0) -> None:
+        self.worker = SimpleNamespace(inputs=[SimpleNamespace(name="images", shape=(-1, channels, 64, 64))])
+        self.channels, self.extra = channels, extra
+
+    def infer(self, feeds):
+        assert feeds["images"].shape[1:] == (self.channels, 64, 64)
+        classes = (255 * feeds["images"][:, 0, 0, 0]).round().astype(int)
+        rows = [answer([(10, 10, 8, 8)], [0.9], [digit]) for digit in (*classes, *[0] * self.extra)]
+        return {"output0": np.concatenate(rows)}
+
+
+@pytest.mark.parametrize(("frames", "batch", "channels"), [(1, 1, 1), (7, 1, 3), (7, 4, 1), (8, 4, 3)])
+def test_calls_answer_every_frame_in_order(frames, batch, channels):
+    images = np.ones((frames, SIDE, SIDE), np.uint8) * np.arange(frames, dtype=np.uint8)[:, None, None]
+    shown = Detector(Echo(channels), Settings(size=64, batch=batch, queue=batch), images).answers()
+    assert [boxes.classes.tolist() for boxes in shown] == [[k] for k in range(frames)]
+    assert shown[0].boxes.tolist() == [[20, 20, 16, 16]], "in pixels of the frame"
+
+
+def test_a_detector_answers_as_many_frames_as_it_gets():
+    with pytest.raises(EngineError, match="answers 3 frames of a batch of 2"):
+        Detector(Echo(extra=1), Settings(size=64, batch=2, queue=2), np.zeros((4, SIDE, SIDE), np.uint8)).answers()

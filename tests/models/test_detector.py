@@ -1,19 +1,17 @@
 """The video with its truth, and the detector that was trained on it."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
-from course_lib.labs.lab15_capstone.boxes import quality
 from course_lib.labs.lab15_capstone.given import Settings, detections
 from course_lib.models import detector, export_onnx, video, weights
+from course_lib.models.digit_boxes import matched
 from course_lib.models.digit_video import SIDE, prepared
 from docs.make_checkpoints import train_detector
+from tests.sessions import run
 
 
 def frames(n: int, seed: int = 3, **options) -> list:
@@ -53,18 +51,17 @@ def test_the_checkpoint_finds_digits_that_it_has_never_seen(side, least):
     with torch.no_grad():
         answer = detector(side)(torch.tensor(prepared(np.stack([frame.image for frame in shown]), side))).numpy()
     settings = Settings(size=side, confidence=0.2)
-    assert quality(detections(answer, settings, scale=SIDE / side), shown).mean_ap > least
+    assert matched(detections(answer, settings, scale=SIDE / side), shown).quality().mean_ap > least
 
 
 @pytest.mark.parametrize("opset", [17, None])
 def test_the_export_answers_like_torch_at_any_batch(opset):
     model = detector(64)
-    session = onnxruntime.InferenceSession(export_onnx(model, opset=opset).SerializeToString())
+    exported = export_onnx(model, opset=opset)
     for batch in (1, 3):
         pixels = np.random.default_rng(0).random((batch, 1, 64, 64), dtype=np.float32)
-        (have,) = session.run(None, {"frames": pixels})
         with torch.no_grad():
-            np.testing.assert_allclose(have, model(torch.tensor(pixels)).numpy(), rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(run(exported, pixels), model(torch.tensor(pixels)).numpy(), rtol=1e-3, atol=1e-3)
 
 
 def test_training_learns_and_is_the_same_from_the_same_seed(tmp_path, monkeypatch):

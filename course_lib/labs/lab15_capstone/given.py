@@ -1,24 +1,32 @@
-"""What lab 15 starts from: settings, the given detector, the first version, frames for calibration, and how boxes are read."""
+"""What lab 15 starts from: settings, the given detector, the first version, frames for calibration, boxes, the queue, a trial."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from course_lib.benchmark.queueing import Answers
+from course_lib.benchmark.statistics import timed_ms
 from course_lib.errors import EngineError, RecipeError
 from course_lib.labs.framework.submission import read_toml
-from course_lib.models.digit_video import prepared, video
+from course_lib.models.digit_boxes import NOTHING, Detections, Matched, Quality, iou, matched
+from course_lib.models.digit_video import SIDE, Frame, prepared, video
 from course_lib.precision import lowering_helps
 from course_lib.recipe import Precision, Profile, Recipe
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from course_lib.labs.framework.examination import TimedWorker
 
 FILE, MAX_BYTES = "settings.toml", 16 << 10
 _Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -120,34 +128,20 @@ def exported(size: int) -> ModelProto:
     return export_onnx(detector(size), opset=OPSET)
 
 
+def write(folder: Path, settings: Settings) -> None:
+    """The three files of a submission: the given detector as exported, in FP32, with these settings."""
+    (folder / "model.onnx").write_bytes(exported(settings.size).SerializeToString())
+    recipe(settings.size, "fp32").save(folder / "recipe.toml")
+    settings.save(folder / FILE)
+
+
 def calibration_frames(side: int) -> np.ndarray:
     """Frames of a video that the examiner does not use, prepared for a detector: float32 ``(128, 1, side, side)``, 0 to 1."""
     frames = itertools.islice(video(_SEED, split="train", scene_frames=1), _FRAMES)
     return prepared(np.stack([frame.image for frame in frames]), side)
 
 
-# ---- the pipeline's last step, which is the same for all learners
-
-
-@dataclass(frozen=True)
-class Detections:
-    """The detections in one frame, best first.
-
-    Attributes:
-        boxes: float64 ``(n, 4)``: center x, center y, width and height in pixels of the frame.
-        scores: float64 ``(n,)``, in [0, 1].
-        classes: int64 ``(n,)``, 0-9.
-    """
-
-    boxes: np.ndarray
-    scores: np.ndarray
-    classes: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-
-NOTHING = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+# ---- the pipeline's steps around the detector, which are the same for all learners, and the queue before it
 
 
 def detections(answer: np.ndarray, settings: Settings, *, scale: float) -> list[Detections]:
@@ -198,10 +192,164 @@ def _not_suppressed(found: Detections, overlap: float) -> list[int]:
     return kept
 
 
-def iou(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Intersection over union of every pair of boxes, ``(n, 4)`` and ``(m, 4)`` to ``(n, m)``."""
-    ours, theirs = ours[:, None], theirs[None]
-    low = np.maximum(ours[..., :2] - ours[..., 2:] / 2, theirs[..., :2] - theirs[..., 2:] / 2)
-    high = np.minimum(ours[..., :2] + ours[..., 2:] / 2, theirs[..., :2] + theirs[..., 2:] / 2)
-    inside = np.clip(high - low, 0, None).prod(axis=2)
-    return inside / (ours[..., 2:].prod(axis=2) + theirs[..., 2:].prod(axis=2) - inside)
+@dataclass(frozen=True)
+class Replay(Answers):
+    """What happened to the frames that were sent to the detector.
+
+    Attributes:
+        period_ms: time from one frame of the source to the next.
+        every: one of this many frames was sent.
+    """
+
+    period_ms: float
+    every: int
+
+    def shown(self, found: Sequence[Detections], frames: int) -> list[Detections]:
+        """The boxes on each of the source's frames: a skipped frame shows those of the one before, a lost frame none."""
+        lost = np.isnan(self.latency_ms)
+        return [NOTHING if lost[index // self.every] else found[index // self.every] for index in range(frames)]
+
+
+def replay(call_ms: np.ndarray, sent: int, settings: Settings, period_ms: float) -> Replay:
+    """Send `sent` frames through a queue to a detector whose k-th call takes ``call_ms[k]``.
+
+    A call begins when the detector is free and a full batch waits. The last call takes the remaining frames.
+
+    Args:
+        call_ms: durations, ``(calls,)``; they repeat if there are more calls.
+        sent: number of frames.
+        settings: batch, every, queue and drop are used.
+        period_ms: time from one frame of the source to the next.
+    """
+    arrivals = np.arange(sent) * period_ms * settings.every
+    done = np.full(sent, np.nan)
+    lengths = np.zeros(sent, dtype=int)
+    queue: deque[int] = deque()
+    durations = iter(np.resize(call_ms, sent))
+    free_at = 0.0
+
+    def serve(until: float, now: float, at_least: int) -> float:
+        """Start the calls that begin no later than `until`; `now` is the last arrival. Return when the detector is free again."""
+        free = free_at
+        while len(queue) >= at_least and free <= until:
+            free = max(free, now) + next(durations)
+            for _ in range(min(settings.batch, len(queue))):
+                done[queue.popleft()] = free
+        return free
+
+    for index, now in enumerate(arrivals):
+        free_at = serve(now, arrivals[max(index - 1, 0)], settings.batch)
+        queue.append(index)
+        free_at = serve(now, now, settings.batch)
+        if len(queue) > settings.queue:
+            queue.popleft() if settings.drop == "oldest" else queue.pop()
+        lengths[index] = len(queue)
+    free_at = serve(np.inf, arrivals[-1], 1)
+    return Replay(done - arrivals, lengths, period_ms=period_ms, every=settings.every)
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A detector in its worker, the settings that it is used with, and the frames that are sent to it, uint8 ``(n, 128, 128)``."""
+
+    engine: TimedWorker
+    settings: Settings
+    images: np.ndarray
+
+    def answer(self, start: int) -> list[Detections]:
+        """One call: boxes for the batch from this frame on. After the last frame, the video begins again.
+
+        Raises:
+            EngineError: it does not take such images, or its answer does not have a detector's layout.
+        """
+        size, frames = self.settings.size, self.engine.worker.inputs[0]
+        images = self.images.take(range(start, start + self.settings.batch), axis=0, mode="wrap")
+        pixels = prepared(images, size, channels=3 if frames.shape[1:2] == (3,) else 1)
+        outputs = self.engine.infer({frames.name: pixels})
+        found = detections(next(iter(outputs.values())), self.settings, scale=SIDE / size)
+        if len(found) != len(images):
+            raise EngineError(f"the detector answers {len(found)} frames of a batch of {len(images)}")
+        return found
+
+    def answers(self) -> list[Detections]:
+        """Boxes for each frame."""
+        starts = range(0, len(self.images), self.settings.batch)
+        return [boxes for start in starts for boxes in self.answer(start)][: len(self.images)]
+
+    def time_ms(self, feeds: Mapping[str, np.ndarray]) -> float:
+        """Time of a call that begins at the frame ``start``."""
+        return timed_ms(lambda: self.answer(int(feeds["start"])))
+
+
+# ---- a trial
+
+OF_REFERENCE, OF_SLOW = 1.4, 0.85  # a frame's period: of the reference's time, and at most of the slow detectors' times
+WORTH_GRADING = 1.15  # how much longer than the reference's time that must be
+SLOW = ("eager", "first")
+BUDGET = 1.5  # periods from a frame's arrival to its boxes
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A video and how detectors answered it: "eager", which is PyTorch, the "first" version, the "reference" and "yours".
+
+    Attributes:
+        frames: the video.
+        settings: of each detector.
+        found: boxes of "eager" and "yours" in each frame that was sent to them.
+        call_ms: times of calls of each detector, in milliseconds.
+    """
+
+    frames: list[Frame]
+    settings: Mapping[str, Settings]
+    found: Mapping[str, list[Detections]]
+    call_ms: Mapping[str, np.ndarray]
+
+    def frame_ms(self, name: str) -> float:
+        """Median time for one call of a detector, in milliseconds."""
+        return float(np.median(self.call_ms[name]))
+
+    @property
+    def _longest_ms(self) -> float:
+        return OF_SLOW * min(map(self.frame_ms, SLOW))
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether a camera is slow enough for the reference and too fast for the slow ones. Otherwise speed cannot be judged here."""
+        return WORTH_GRADING * self.frame_ms("reference") <= self._longest_ms
+
+    @property
+    def period_ms(self) -> float:
+        """Time from one frame of the camera to the next."""
+        wanted = OF_REFERENCE * self.frame_ms("reference")
+        return min(wanted, self._longest_ms) if self.can_tell else wanted
+
+    def replayed(self, name: str, call_ms: np.ndarray) -> Replay:
+        """What happens to the frames that are sent to a detector whose calls take these times."""
+        sent = len(self.frames[:: self.settings[name].every])
+        return replay(call_ms, sent, self.settings[name], self.period_ms)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """What happens to the frames that your settings send to your detector."""
+        return self.replayed("yours", self.call_ms["yours"])
+
+    @cached_property
+    def shown(self) -> Matched:
+        """Your boxes on every frame."""
+        return matched(self.replay.shown(self.found["yours"], len(self.frames)), self.frames)
+
+    @cached_property
+    def whole_curve(self) -> Matched:
+        """The boxes of the given detector in PyTorch, without a time limit."""
+        return matched(self.found["eager"], self.frames)
+
+    @cached_property
+    def quality(self) -> Quality:
+        """Quality of your boxes."""
+        return self.shown.quality()
+
+    @cached_property
+    def given(self) -> Quality:
+        """Quality of the given detector's boxes."""
+        return self.whole_curve.quality()

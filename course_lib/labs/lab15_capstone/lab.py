@@ -11,7 +11,6 @@ from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab15_capstone import checks, given, reference
-from course_lib.labs.lab15_capstone.trial import Trial
 
 
 class Capstone(Lab):
@@ -19,11 +18,7 @@ class Capstone(Lab):
 
     name = "lab15_capstone"
     title = "Lab 15: capstone"
-    artifacts: ClassVar = {
-        "model.onnx": 64 << 20,
-        "recipe.toml": 64 << 10,
-        given.FILE: given.MAX_BYTES,
-    }
+    artifacts: ClassVar = {"model.onnx": 64 << 20, "recipe.toml": 64 << 10, given.FILE: given.MAX_BYTES}
     process_s: ClassVar = 180.0  # the reference takes up to 35 s
     tasks = (
         Task("detect", "Boxes where the digits are", 4, checks.detect),
@@ -50,7 +45,7 @@ class Capstone(Lab):
         """One trial that all tasks share."""
         return checks.PipelineWork(self, folder, examiner)
 
-    def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[Trial, Plan]:
+    def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[given.Trial, Plan]:
         """A learner's trial: the same run on a shorter video, and the plan that was built.
 
         Raises:
