@@ -19,22 +19,7 @@ from tests.teaching.test_widgets import MAKERS
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 THEMES = {"light": "background:#fff;color:#111", "dark": "background:#121212;color:#ddd"}
-# Milliseconds from each of twenty presses of a key to the frame that shows the new picture. The next frame is waited for.
-TIMES = """async ([selector, keys]) => {
-  const times = [];
-  for (let at = 0; at < 20; at++) {
-    const control = document.querySelector(selector), key = keys[at % keys.length];
-    control.focus();
-    const begin = performance.now();
-    if (control.type === "range") {
-      control.value = Number(control.value) + (at % 2 ? -1 : 1);
-      control.dispatchEvent(new Event("input", {bubbles: true}));
-    } else control.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
-    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-    times.push(performance.now() - begin);
-  }
-  return times;
-}"""
+TIMES = Path(__file__).with_name("key_times.js").read_text(encoding="utf-8")
 KEYS = {
     "number": ("input[type=range]", [""]),
     "tensor": ("input[type=range]", [""]),
