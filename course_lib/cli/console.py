@@ -272,11 +272,10 @@ def class_report(made: ClassFiles) -> None:
         ("to review", attention.unlisted(report)),
         ("to review", attention.similar(report)),
         ("to review", attention.shared_instances(report)),
+        ("points changed since the last grading", attention.changed(report)),
     ):
         for need in needs:
             in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))
-    for need in attention.changed(report):
-        in_full(_console(), escape(f"points changed since the last grading: {need.named}: {need.why}"))
     for student, (before, now) in made.recharged.items():
         said = f"late penalty {before:g} to {now:g}: points or dates had changed. Generate the feedback again"
         in_full(_console(), f"{escape(student)}: {said}")

@@ -54,6 +54,8 @@ def build_fingerprint(
         recipe = Recipe()
     name = split_target(backend or default_builder())[0]
     digest, more = _model_sha256(model)
+    capability, shared = driver.capability(), recipe.hardware_compatibility == "same_compute_capability"
+    here = ["no GPU"] if capability is None else [capability] if shared else [capability, driver.model()]
     return {
         "format": FORMAT,
         "model": digest,
@@ -62,16 +64,9 @@ def build_fingerprint(
         "recipe": recipe.wire(),
         "backend": name,
         "version": version,
-        "device": list(recipe.targets) or _device(shared=recipe.hardware_compatibility == "same_compute_capability"),
+        "device": list(recipe.targets) or here,
         "settings": find(name).build_settings(),
     }
-
-
-def _device(*, shared: bool) -> list[str]:
-    capability = driver.capability()
-    if capability is None:
-        return ["no GPU"]
-    return [capability] if shared else [capability, driver.model()]
 
 
 def cache_key(fingerprint: dict[str, Any]) -> str:

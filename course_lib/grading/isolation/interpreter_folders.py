@@ -35,16 +35,12 @@ def readable_for_interpreters() -> list[Path]:
         if environment != HERE:
             found[" ".join(environment.command)] = _reported(environment.command)
     for command, folders in found.items():
-        _check(command, _beside_the_system(folders))
+        for folder in _beside_the_system(folders):
+            if held := _holds(folder):
+                raise CourseError(
+                    f"submissions would see {held}: the interpreter {command} needs {folder}. Install it in its own folder"
+                )
     return _beside_the_system(folder for folders in found.values() for folder in folders)
-
-
-def _check(command: str, folders: Iterable[Path]) -> None:
-    for folder in folders:
-        if held := _holds(folder):
-            raise CourseError(
-                f"submissions would see {held}: the interpreter {command} needs {folder}. Install it in its own folder"
-            )
 
 
 @cache
