@@ -1,7 +1,5 @@
 """An interpreter that sees few packages, as TensorRT 8.6's own does."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import distribution
 from pathlib import Path

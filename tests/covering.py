@@ -4,8 +4,6 @@ A test file covers a module at distance 1 when it imports the module, or a name 
 imports a module that does, and so on. The nearest test files are listed.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from functools import cache

@@ -5,8 +5,6 @@ library's files, the packages and the arguments, too. A network with a class fro
 is neither a weight nor a plain value, is exported each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Callable

@@ -8,8 +8,6 @@ otherwise the seconds would move to whichever of them runs first. A test that is
 otherwise, and one with the mark ``quick`` always is.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

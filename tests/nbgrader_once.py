@@ -1,7 +1,5 @@
 """What nbgrader does anew for each submission is done once: its templates and queries stay compiled, and its schema is known."""
 
-from __future__ import annotations
-
 from functools import cache, lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`course doctor` and `course check` on machines that lack what the course needs: one clear line each."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -51,8 +49,8 @@ def course(packages: Path, without: tuple[str, ...], *arguments: str) -> subproc
             (packages / name).symlink_to(target)
 
 
-# One that everything needs, a large one, and the command's own; the others are tried at night.
-FEW = ("numpy", "torch", "typer")
+# One that everything needs, and the command's own; the others are tried at night.
+FEW = ("numpy", "typer")
 
 
 @pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in REQUIRED])

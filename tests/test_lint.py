@@ -1,7 +1,5 @@
 """Style and types, as `make lint` checks them; here they run beside the other tests."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The digests are kept in ``build/unchanged``; a clean checkout has none, so there, and with ``CI`` set, everything is done.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What the book is made of, before Sphinx reads it: every link between its pages leads to a file. (`make book` takes minutes.)"""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

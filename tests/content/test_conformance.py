@@ -3,8 +3,6 @@
 The versions are read from NVIDIA's bindings and Torch-TensorRT's wheels; `tests/migration/test_bindings.py` reads the bindings again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The code of the API reference and of the page about your model runs: every Python block of a page, in order, in one namespace."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lists that name the same things agree: labs and lectures on README, on the start page, in tests and in benchmarks."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

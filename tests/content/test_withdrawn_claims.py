@@ -1,7 +1,5 @@
 """Statements that were found wrong or too wide, each with the source that corrects it: none of them comes back, on any page."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache
@@ -72,30 +70,3 @@ def test_a_withdrawn_claim_stays_withdrawn(claim: str, source: str) -> None:
 @pytest.mark.parametrize(("word", "term"), PRIVATE_WORDS.items(), ids=list(PRIVATE_WORDS.values()))
 def test_a_private_word_stays_replaced_by_the_fields_term(word: str, term: str) -> None:
     assert [page for page, text in pages().items() if re.search(word, text, re.IGNORECASE)] == [], f"write: {term}"
-
-
-@pytest.mark.parametrize(
-    ("page", "address"),
-    [
-        ("lectures/01_why_an_inference_optimizer.ipynb", "tensorrt-backend-removal.html"),
-        ("lectures/01_why_an_inference_optimizer.ipynb", "performance/tuning.html"),
-        ("lectures/02_architecture_and_workflow.ipynb", "work-with-runtime-cache.html"),
-        ("lectures/03_graph_optimization_and_fusion.ipynb", "operators/Attention.html"),
-        ("lectures/04_kernel_auto_tuning.ipynb", "tools/Polygraphy/CHANGELOG.md"),
-        ("lectures/05_reduced_precision.ipynb", "performance/tuning.html"),
-        ("lectures/09_plugins.ipynb", "parallel-thread-execution/#data-movement-and-conversion-instructions-ld"),
-        ("lectures/06_int8_quantization.ipynb", "guides/_onnx_quantization.html"),
-        ("lectures/09_plugins.ipynb", "TensorRT/blob/main/CHANGELOG.md"),
-        ("lectures/09_plugins.ipynb", "tensorrt-10x-to-11x-python-api-reference.html"),
-        ("lectures/10_the_runtime.ipynb", "release/10.14/samples/python/common_runtime.py"),
-        ("lectures/11_benchmarking.ipynb", "release/10.13.2/samples/common/sampleReporting.cpp"),
-        ("lectures/13_torch_tensorrt.ipynb", "tensorrt-backend-removal.html"),
-        ("lectures/14_deployment.ipynb", "NVIDIA/TensorRT/issues/2900"),
-        ("lectures/15_transformers_that_generate.ipynb", "inference-library/transformers-moe.html"),
-        ("lectures/16_below_eight_bits.ipynb", "arxiv.org/abs/2506.08027"),
-        ("lectures/16_below_eight_bits.ipynb", "torch/quantization/qtensor/mxfp8_tensor.py"),
-        ("lectures/17_debugging.ipynb", "inference-library/capture-replay.html"),
-    ],
-)
-def test_a_corrected_statement_names_its_source(page: str, address: str) -> None:
-    assert address in pages()[page].partition("## Sources")[2]

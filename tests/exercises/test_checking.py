@@ -1,7 +1,5 @@
 """What `check` says, whatever the answer does, and what counts as the same result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every exercise of every lecture: its solution passes; its empty function, its skeleton and planted mistakes do not."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from functools import cache

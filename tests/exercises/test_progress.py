@@ -1,7 +1,5 @@
 """What is solved is remembered, and both tables show it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

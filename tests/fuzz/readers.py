@@ -3,8 +3,6 @@
 What a reader may raise is what the code that calls it turns into a result. Anything else would end a grading.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -48,7 +46,6 @@ def readers() -> dict[str, Callable[[], Reader]]:
         "a worker's message": _message,
         "a worker's header": _header,
         "a worker's plan": _plan,
-        "tuning functions' answers": _tuning,
         "a learner's id": _id,
         "a notebook": _notebook,
         "a verdict": _verdict,
@@ -269,26 +266,6 @@ def _plan() -> Reader:
 
     raises = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # of `Worker._read` and of `wire`
     return Reader(read, [json.dumps(plan.to_json()).encode()], raises)
-
-
-def _tuning() -> Reader:
-    """What the functions of lab 03 return, each read as the answer of every function."""
-    from course_lib.labs.framework.runner import _read, case_criterion, read_hostile
-    from course_lib.labs.lab03_tuning import checks
-    from course_lib.labs.lab03_tuning.device import problem
-
-    asked = problem(0.04, np.random.default_rng(14))
-    pair, cases = checks._key_pairs(np.random.default_rng(15))[0], checks._merges()
-    names = sorted(asked.true_ms)
-
-    def read(data: bytes) -> object:
-        (value,) = read_hostile(data, lambda values: _read(values, {"f": 1}, "timing.py"), "another form")["f"]
-        choice = checks._choice(asked, names, value)
-        words = [choice.good, choice.time_ratio, checks._bad_order(value, names, 150), checks._complaint(pair, "key", value)]
-        return [*words, str(case_criterion("caches", cases, [value] * len(cases)))]
-
-    values = [[names[0], 0.04], names, "key", [0, 1], {"k": ["tactic", 0.1]}, {"error": "no", "empty": True}]
-    return Reader(read, [json.dumps({"f": [value]}).encode() for value in values])
 
 
 # ---- what lies in a classroom

@@ -1,7 +1,5 @@
 """Damaged inputs for every reader of the judge: each is read, or rejected in one line."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest
@@ -23,7 +21,7 @@ def reader(name: str) -> Reader:
 
 
 @pytest.mark.parametrize("name", readers())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), edits=st.lists(EDIT, max_size=4))
 def test_a_reader_survives(name: str, data: st.DataObject, edits: list[tuple[int, int, bytes]]) -> None:
     tested = reader(name)

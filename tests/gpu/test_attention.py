@@ -4,8 +4,6 @@ TensorRT is not needed. Where there are only torch, numpy, pytest and nvcc, leav
 ``python -m pytest -o addopts= --noconftest -m gpu tests/gpu/test_attention.py``
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -4,8 +4,6 @@ A device that is really lost cannot be made here: one that no process of the sub
 kernels of this file behave: only there are all their accesses watched, so a fault that shows there never reaches the GPU.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -5,35 +5,20 @@ The other features are in the neighbors: refit, contexts, streams, profiles, CUD
 test_runtime.py, timing cache and inspector in test_tensorrt.py, calibrators in test_int8.py, plugins in test_rope.py.
 """
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import course_lib
-from course_lib.engines import split_target
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.precision import read_cache
 from tests.gpu.test_int8 import SCRIPT as WITH_CALIBRATOR
+from tests.gpu.test_int8 import run
 from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
 
 torch = pytest.importorskip("torch")
-
-
-def run(target: str, script: Path, *arguments: object) -> str:  # noqa: F811
-    """The last line that a script prints in TensorRT's interpreter."""
-    library = str(Path(course_lib.__file__).resolve().parent.parent)
-    command = [*split_target(target)[1].command, str(script), library, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env={**os.environ, "PYTHONPATH": ""})
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    print(done.stdout.strip())
-    return (done.stdout.strip().splitlines() or [""])[-1]
 
 
 @pytest.fixture(scope="module")

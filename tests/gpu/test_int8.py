@@ -1,7 +1,5 @@
 """INT8 with TensorRT's own calibrators and with ours on the same data, on a real GPU: ranges and accuracy side by side."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -22,13 +20,14 @@ SCRIPT = Path(__file__).with_name("int8_with_calibrator.py")
 KINDS = {"entropy": (EntropyCalibrator(), "EntropyCalibration2"), "minmax": (MinMaxCalibrator(), "MinMaxCalibration")}
 
 
-def run(target: str, *arguments: object) -> None:  # noqa: F811
-    environment = split_target(target)[1]
+def run(target: str, script: Path, *arguments: object) -> str:  # noqa: F811
+    """The last line that a script prints in TensorRT's interpreter."""
     library = str(Path(course_lib.__file__).resolve().parent.parent)
-    command = [*environment.command, str(SCRIPT), library, *map(str, arguments)]
+    command = [*split_target(target)[1].command, str(script), library, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env={**os.environ, "PYTHONPATH": ""})
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     print(done.stdout.strip())
+    return (done.stdout.strip().splitlines() or [""])[-1]
 
 
 @pytest.mark.parametrize("size", ["small", "wide"])
@@ -49,7 +48,9 @@ def test_ranges_and_accuracy(target, tmp_path, size, kind):  # noqa: F811
             theirs = read_cache((tmp_path / "tensorrt.cache").read_text())
             mixed = {name: ranges.get(name, amax) for name, amax in theirs.items()}
             cache.write_text(write_cache(mixed, 8600, algorithm=algorithm))
-        run(target, model, kind, tmp_path / "calibration.npy", tmp_path / "images.npy", cache, tmp_path / f"{whose}.npy")
+        run(
+            target, SCRIPT, model, kind, tmp_path / "calibration.npy", tmp_path / "images.npy", cache, tmp_path / f"{whose}.npy"
+        )
         accuracy[whose] = float((np.load(tmp_path / f"{whose}.npy").argmax(1) == test.labels).mean())
     common = sorted(ranges.keys() & theirs.keys())
     ratios = np.array([ranges[name] / theirs[name] for name in common])

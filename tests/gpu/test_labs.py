@@ -1,7 +1,5 @@
 """Labs on a real GPU with a real TensorRT, graded as submissions are: the reference has all points, the untouched release none."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

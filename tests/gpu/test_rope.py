@@ -3,8 +3,6 @@
 COURSE_TENSORRT_INCLUDE names folders with TensorRT's headers, ``folder:folder``, for the plugin.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The runtime's checks with a real TensorRT, in the interpreter that has one; every check runs once and is a separate test."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The whole loop on a real GPU with a real TensorRT, in this environment or in one of COURSE_ENVIRONMENTS."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -3,8 +3,6 @@
 COURSE_RECORDS names a folder in which the table stays, as timing.json.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The baseline's variants on a real GPU: the numbers of eager in any order of shapes, and the time that launching costs."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

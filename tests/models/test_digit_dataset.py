@@ -1,7 +1,5 @@
 """The data: one fixed split, and fresh digits that are new but no harder."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The language model: what the shipped weights know, and that every way to its next byte finds the same one."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from functools import cache
@@ -10,20 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 
-from course_lib.models import (
-    CachedSession,
-    bits_per_byte,
-    course_text,
-    decoder,
-    export_cached,
-    export_onnx,
-)
+from course_lib.models import CachedSession, bits_per_byte, course_text, decoder, export_cached, export_onnx
 from course_lib.models.gpt import GPT
 from docs.make_checkpoints import logits_by, train_gpt
+from tests.sessions import session
 
 HELD_OUT = course_text("test")
 PROMPT = HELD_OUT[1000:1040]
@@ -46,12 +37,6 @@ def trained() -> GPT:
 @cache
 def cached(form: Any = "tensor_scatter", dtype: Any = "fp32", length: int = 256, **options: Any) -> onnx.ModelProto:
     return export_cached(trained(), form, dtype=dtype, length=length, **options)
-
-
-def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def in_steps(step: Any, tokens: np.ndarray) -> np.ndarray:
@@ -188,18 +173,6 @@ def test_greedy_bytes_are_torchs_over_200_steps() -> None:
     assert greedily(opened, PROMPT, 200) == want, "and nothing of the text before is left"
     assert greedily(CachedSession(cached("scatter_nd")), PROMPT, 200) == want
     assert greedily(CachedSession(cached(last_only=True)), PROMPT, 200) == want
-
-
-def test_bits_per_byte_are_torchs() -> None:
-    text = HELD_OUT[:4096]
-    opened = CachedSession(cached(batch=8))
-
-    def prefill(tokens: np.ndarray) -> np.ndarray:
-        opened.position[:] = 0
-        return opened.step(tokens)
-
-    want = bits_per_byte(logits_by(trained()), text)
-    assert bits_per_byte(prefill, text) == pytest.approx(want, abs=1e-3)
 
 
 def test_the_whole_sequence_is_exported_as_every_network_is() -> None:

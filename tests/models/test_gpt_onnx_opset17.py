@@ -1,7 +1,5 @@
 """The language model's graphs for TensorRT 8.6: a prompt and the steps after it compute what the model does in PyTorch."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from functools import cache

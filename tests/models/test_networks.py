@@ -1,15 +1,16 @@
 """The networks: what the shipped weights can do, and that importing the package stays light."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
-import torch
 
-from course_lib.models import classifier, digits, fresh_digits, resnet50
+from course_lib.models import classifier, digits, fresh_digits
+from course_lib.models.weights import FOLDER
 from docs import make_checkpoints
 from docs.make_checkpoints import accuracy, train
+from tests.sessions import run
 
 NAMES = {"small": 0.98, "wide": 0.99, "encoder": 0.96}  # least accuracy on held-out digits
 
@@ -34,16 +35,6 @@ def test_unknown_names_are_rejected() -> None:
         train("huge")  # type: ignore[arg-type]
 
 
-def test_resnet50_depends_on_its_seed_alone() -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    once, again, other = resnet50(1), resnet50(1), resnet50(2)
-    assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
-    for name, value in once.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
-    assert not torch.equal(once.head.weight, other.head.weight)
-
-
 def test_training_writes_what_it_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,3 +49,17 @@ def test_training_writes_what_it_reports(
     train("small", progress=False)
     assert (tmp_path / "small.pt").read_bytes() == first
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_converted_file_reads_channels_last_and_classifies_digits() -> None:
+    model = onnx.load(FOLDER / "keras_digits.onnx")
+    batch, *image = model.graph.input[0].type.tensor_type.shape.dim
+    assert batch.dim_param and [size.dim_value for size in image] == [32, 32, 1]
+    assert [node.op_type for node in model.graph.node if node.op_type in ("Reshape", "Transpose")] == [
+        "Reshape",  # one channel has the same bytes in both layouts
+        "Transpose",
+        "Reshape",
+    ]
+    test = digits("test")
+    scores = run(model, np.ascontiguousarray(test.images.transpose(0, 2, 3, 1)))
+    assert (scores.argmax(1) == test.labels).mean() > 0.97

@@ -1,8 +1,5 @@
 """Networks of the kinds that people bring: exported, run by an engine and compared with PyTorch; and one line where that fails."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from course_lib.benchmark import compare
 from course_lib.engines import ModelSource
 from course_lib.errors import CourseError, EngineError
 from course_lib.models import Signature, export_onnx
+from tests.one_line import one_line
 
 
 class Decoder(nn.Module):
@@ -126,33 +124,25 @@ def test_integers_stay_integers_in_half_precision(name: str, tmp_path: Path) -> 
     }
 
 
-def _one_line(kind: type[Exception], call: Callable[[], object], *words: str) -> None:
-    with pytest.raises(kind) as raised:
-        call()
-    message = str(raised.value)
-    assert len(message.splitlines()) == 1 and len(message) < 400
-    assert [word for word in words if word not in message] == [], message
-
-
-def test_integers_that_the_signature_does_not_name() -> None:
+def test_integers_that_the_signature_does_not_name_and_what_torch_cannot_export() -> None:
     signature = Signature({"ids": ("batch", 6)}, ("y", "hidden", "cell"))
-    call = lambda: export_onnx(made("Reader"), signature=signature)  # noqa: E731
-    _one_line(CourseError, call, "Reader rejects the inputs of its signature", "'indices'", "integers={...}")
+    with one_line(CourseError, "Reader rejects the inputs of its signature", "'indices'", "integers={...}", longest=400):
+        export_onnx(made("Reader"), signature=signature)
+    with one_line(CourseError, "torch cannot export Undecided", "forward()", longest=400):
+        export_onnx(made("Undecided"))
 
 
-def test_what_torch_cannot_export() -> None:
-    _one_line(CourseError, lambda: export_onnx(made("Undecided")), "torch cannot export Undecided", "forward()")
-
-
-@pytest.mark.parametrize("factory", ["absent", "Silent"])
-def test_a_source_that_makes_no_network(factory: str) -> None:
-    _one_line(EngineError, lambda: engines.load(ModelSource(f"{__name__}:{factory}")), factory, "does not make a network")
-    _one_line(EngineError, lambda: engines.load(ModelSource(f"no.such.module:{factory}")), "No module named")
-
-
-def test_outputs_that_the_signature_does_not_name() -> None:
+def test_a_source_that_makes_no_network_or_one_with_other_outputs() -> None:
+    for module, factory, words in (
+        (__name__, "absent", ("absent", "does not make a network")),
+        (__name__, "Silent", ("Silent", "does not make a network")),
+        ("no.such.module", "Silent", ("No module named",)),
+    ):
+        with one_line(EngineError, *words, longest=400):
+            engines.load(ModelSource(f"{module}:{factory}"))
     engine = engines.load(_source("TwoOutputs"))
-    _one_line(EngineError, lambda: engine.infer({"x": np.ones((1, 4), np.float32)}), "returns 1 tensor", "names 2 (y, z)")
+    with one_line(EngineError, "returns 1 tensor", "names 2 (y, z)"):
+        engine.infer({"x": np.ones((1, 4), np.float32)})
 
 
 class _Attention(nn.Module):

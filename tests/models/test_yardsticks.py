@@ -1,16 +1,14 @@
 """The networks with random weights that only speed and agreement are measured with: shapes, sizes, exports, reproducibility."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
-from course_lib.models import bert_base, export_onnx, unet, vit_b16
+from course_lib.models import bert_base, export_onnx, resnet50, unet, vit_b16
+from tests.sessions import session
 
 # the same code as at full size, in a hundredth of a second
 SMALL: dict[str, Callable[..., Any]] = {
@@ -31,12 +29,12 @@ def test_opset_17_agrees_with_torch_at_every_batch(name: str, dtype: str) -> Non
     model = SMALL[name]()
     exported = export_onnx(model, opset=17, dtype=dtype)  # type: ignore[arg-type]
     assert [entry.version for entry in exported.opset_import if entry.domain == ""] == [17]
-    session = onnxruntime.InferenceSession(exported.SerializeToString(), providers=["CPUExecutionProvider"])
+    opened = session(exported)
     signature = model.signature()
-    assert [value.name for value in session.get_outputs()] == list(signature.outputs)
+    assert [value.name for value in opened.get_outputs()] == list(signature.outputs)
     for batch in (1, 3, 8):
         (x,) = signature.example(batch=batch)
-        (have,) = session.run(None, {next(iter(signature.inputs)): x.numpy()})
+        (have,) = opened.run(None, {next(iter(signature.inputs)): x.numpy()})
         want = run(model, x)
         assert have.shape == want.shape
         error = np.linalg.norm(have - want) / np.linalg.norm(want)
@@ -44,11 +42,12 @@ def test_opset_17_agrees_with_torch_at_every_batch(name: str, dtype: str) -> Non
         assert dtype == "fp32" or error > 1e-5, "half precision that rounds nothing is not half precision"
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, "resnet50"])
 def test_weights_depend_on_the_seed_alone(name: str) -> None:
+    make = SMALL.get(name, resnet50)
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    once, again, other = (SMALL[name](seed).state_dict() for seed in (1, 1, 2))
+    once, again, other = (make(seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
     assert all(torch.equal(value, again[key]) for key, value in once.items())
     assert not all(torch.equal(value, other[key]) for key, value in once.items())

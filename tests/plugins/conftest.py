@@ -1,7 +1,5 @@
 """What several tests of plugins need."""
 
-from __future__ import annotations
-
 import pytest
 
 from course_lib.errors import BackendUnavailable

@@ -90,17 +90,6 @@ def check_capabilities() -> None:
         assert found is plugin and isinstance(found, kind)
 
 
-def check_a_base_that_is_not_initialized_is_noticed() -> None:
-    bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
-
-    class Careless(*bases):  # type: ignore[misc]
-        def __init__(self) -> None:
-            for base in bases[:-1]:
-                base.__init__(self)
-
-    rejected(Careless, TypeError, "IPluginV3OneRuntime.__init__() must be called")
-
-
 def check_clones_are_plugins_of_their_own() -> None:
     for interleaved in (False, True):
         plugin = make(interleaved)
@@ -141,21 +130,6 @@ def _churn() -> list[np.ndarray]:
     """Free memory is given to somebody else."""
     gc.collect()
     return [np.full(1000, -1, np.int32) for _ in range(200)]
-
-
-def check_the_trap_a_collection_does_not_keep_arrays() -> None:
-    def careless() -> Any:
-        return trt.PluginFieldCollection([trt.PluginField("x", np.full(1000, 7, np.int32), trt.PluginFieldType.INT32)])
-
-    field = trt.PluginField("x", np.full(1000, 7, np.int32), trt.PluginFieldType.INT32)
-    collection = careless()
-    others = _churn()
-    assert (field.data == 7).all(), "a field alone keeps its array"
-    assert not (collection[0].data == 7).all(), "a collection keeps none"
-    array = np.full(1000, 7, np.int32)
-    kept = trt.PluginFieldCollection([trt.PluginField("x", array, trt.PluginFieldType.INT32)])
-    others += _churn()
-    assert (kept[0].data == 7).all() and sys.getrefcount(array) == 2
 
 
 def check_the_plugin_does_not_fall_into_it() -> None:

@@ -1,7 +1,5 @@
 """Scripts of checks, run in a process that imports one version's bindings over empty libraries."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

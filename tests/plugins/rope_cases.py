@@ -1,7 +1,5 @@
 """What the tests of the RoPE kernel share, with a GPU and without: cases, and how far off a right answer may be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

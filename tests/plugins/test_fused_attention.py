@@ -3,8 +3,6 @@
 COURSE_TENSORRT_INCLUDE names folders with TensorRT's headers, ``folder:folder``. `tests/gpu/test_attention.py` runs the kernels.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

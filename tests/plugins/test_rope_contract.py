@@ -1,7 +1,5 @@
 """The Python plugins against NVIDIA's bindings of TensorRT 10.16 and 11.4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

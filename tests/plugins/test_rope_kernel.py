@@ -1,7 +1,5 @@
 """rope.cu itself, compiled by the host's compiler."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,20 +1,13 @@
 """The custom node, and the standard operators that stand for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from course_lib.plugins import expand_rope, rope, rope_model, rope_node, rope_on_host, rope_tables
 from tests.plugins.rope_cases import Case, excess
-
-
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {model.graph.input[0].name: x})[0])
+from tests.sessions import run
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

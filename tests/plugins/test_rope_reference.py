@@ -1,7 +1,5 @@
 """The NumPy reference against three independent statements of the same thing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

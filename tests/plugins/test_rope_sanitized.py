@@ -1,7 +1,5 @@
 """The kernel's every access under the address and undefined-behavior sanitizers: bounds, alignment, overflow of indices."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 1."""
 
-from __future__ import annotations
-
 
 def _no_order(launch, kernels):
     return len(kernels) * launch + kernels[-1]

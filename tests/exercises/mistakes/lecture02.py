@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 2."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "2.1": {
         "a truth value": ("    parser.parse", "    return parser.parse"),

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 3."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "3.1": {
         "every node a kernel": lambda kernels, sizes, outputs: sum(

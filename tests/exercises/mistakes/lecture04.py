@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 4."""
 
-from __future__ import annotations
-
 from math import ceil
 from statistics import fmean, median
 

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 5."""
 
-from __future__ import annotations
-
 import numpy as np
 
 MISTAKES = {

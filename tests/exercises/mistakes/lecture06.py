@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 6."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "6.1": {
         "256 steps": ("/ 255", "/ 256"),

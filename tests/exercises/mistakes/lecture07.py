@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 7."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "7.1": {
         "symmetric": ("-half, half", "1 - half, half"),

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 9."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "9.1": {
         "interleaved": ("x[:half], x[half:]", "x[::2], x[1::2]",

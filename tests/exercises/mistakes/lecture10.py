@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 10."""
 
-from __future__ import annotations
-
 from collections import deque
 
 

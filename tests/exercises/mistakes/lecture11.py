@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 11."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "11.1": {
         "cold": ("range(warmup)", "()"),

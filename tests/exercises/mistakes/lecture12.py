@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 12."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "12.1": {
         "busy": ("return (", "return 1 - (", "min(ends, end)", "ends", "min(begins, end)", "begins"),

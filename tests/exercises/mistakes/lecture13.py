@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 13."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "13.1": {
         "no minimum": (" and size >= min_block_size", ""),

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 14."""
 
-from __future__ import annotations
-
 MISTAKES = {
     "14.1": {
         "hash": lambda facts: hash(str(facts)),

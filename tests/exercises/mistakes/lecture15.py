@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 15."""
 
-from __future__ import annotations
-
 
 def _batches(answers, slots):
     return sum(max(answers[start : start + slots]) for start in range(0, len(answers), slots))

@@ -1,7 +1,5 @@
 """Wrong answers to the exercises of lecture 16."""
 
-from __future__ import annotations
-
 import numpy as np
 
 MISTAKES = {
