@@ -261,33 +261,43 @@ def test_emulation_puts_roundings_back():
 # ---- findings
 
 
-def find(findings: dict[str, float]):
-    return LAB.decided("find", list(checks.judged(findings, fresh_digits(24, seed=6).tokens())))
+def loud(known, largest) -> dict[str, float]:
+    return {node: size for node, size in largest.items() if size > LARGEST}
 
 
-def test_findings():
-    """Readers of what breaks are enough. A limit on the magnitude alone, and other mistakes, have their words."""
-    known = reference.findings()
-    readers = {n: size for n, size in known.items() if n.endswith(("ReduceMean_1", "down/MatMul", "attention/MatMul"))}
-    assert find(readers).tier == "full"
-    largest = magnitudes(given.network(), digits("test").tokens()[:64])
-    loud = {node: size for node, size in largest.items() if size > LARGEST}
-    outcome = find(loud)
-    assert (outcome.tier, outcome.points, outcome.hint) == ("partial", 1, checks._BY_MAGNITUDE)
-    assert "3 of them overflow, and the logits stay right" in outcome.message and "too small for FP16" in outcome.message
-    harmless = find({**loud, **known})
-    assert (harmless.tier, harmless.hint) == ("partial", checks._HARMLESS) and "/blocks" not in harmless.message
-    vanished = find({node: size for node, size in known.items() if node not in VANISHING})
-    assert (vanished.tier, vanished.hint) == ("partial", checks._VANISHED)
-    makers = {node: size for node, size in known.items() if not node.endswith(("ReduceMean_1", "down/MatMul"))}
-    only_nan = find({node: size for node, size in makers.items() if "norm" not in node})
-    assert only_nan.tier == "none" and "finite, wrong" in only_nan.hint
-    innocent = find({**makers, "/norm/Add": 40_000.0, "/blocks.0/norm1/Mul": 26_000.0})
-    assert innocent.tier == "partial" and "alone is 2, " in innocent.message and "one node at a time" in innocent.hint
-    misread = find({**makers, "/norm/Mul": 40_000.0})
-    assert misread.tier == "partial" and "is 1, such as /norm/Mul" in misread.message and "reads and what it" in misread.hint
-    most = sorted(largest, key=lambda node: -largest[node])[:24]
-    assert find({node: largest[node] for node in most}).tier == "none"
+def without(known, *ends: str) -> dict[str, float]:
+    return {node: size for node, size in known.items() if not node.endswith(ends)}
+
+
+READERS = ("ReduceMean_1", "down/MatMul")
+FINDINGS = {
+    "readers are enough": (lambda known, _: {n: known[n] for n in known if n.endswith((*READERS, "n/MatMul"))}, "full", ()),
+    "a limit on the magnitude alone": (loud, "partial", (checks._BY_MAGNITUDE, "3 of them overflow", "too small for FP16")),
+    "harmless nodes too": (lambda known, largest: {**loud(known, largest), **known}, "partial", (checks._HARMLESS,)),
+    "nothing small": (lambda known, _: without(known, *VANISHING), "partial", (checks._VANISHED,)),
+    "only what gives NaN": (
+        lambda known, _: {n: size for n, size in without(known, *READERS).items() if "norm" not in n},
+        "none",
+        ("finite, wrong",),
+    ),
+    "innocent nodes": (
+        lambda known, _: {**without(known, *READERS), "/norm/Add": 40_000.0, "/blocks.0/norm1/Mul": 26_000.0},
+        "partial",
+        ("alone is 2, ", "one node at a time"),
+    ),
+    "a magnitude": (lambda known, _: {**known, "/norm/Mul": 4e4}, "partial", ("is 1, such as /norm/Mul", checks._MAGNITUDE)),
+    "magnitudes": (lambda known, _: {n: 9 * size for n, size in known.items()}, "none", ("met: places that break", checks._MAGNITUDE)),
+    "the 24 loudest": (lambda _, largest: {n: largest[n] for n in sorted(largest, key=largest.get)[-24:]}, "none", ()),
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_findings(name):
+    make, tier, words = FINDINGS[name]
+    findings = make(reference.findings(), magnitudes(given.network(), digits("test").tokens()[:64]))
+    outcome = LAB.decided("find", list(checks.judged(findings, fresh_digits(24, seed=6).tokens())))
+    shown = f"{outcome.message} {outcome.hint}"
+    assert outcome.tier == tier and all(word in shown for word in words), outcome
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def judged(findings: given.Findings, tokens: np.ndarray) -> Iterator[Criterion]:
     innocent = [n for n in findings if n not in breaking and not LARGEST / _GRAY <= sizes[n] <= LARGEST * _GRAY]
     harmless = [node for node in innocent if sizes[node] > LARGEST]
     misread = [n for n in findings if n in breaking and not sizes[n] / _FACTOR <= findings[n] <= sizes[n] * _FACTOR]
-    hint = _VANISHED if vanished == missing else _MISSING
+    hint = _MAGNITUDE if not missing else _VANISHED if vanished == missing else _MISSING
     if innocent:
         hint = _BY_MAGNITUDE if harmless and vanished else _HARMLESS if harmless else _ONE_AT_A_TIME
 
