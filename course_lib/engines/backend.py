@@ -12,7 +12,6 @@ therefore import its library, and slow packages, inside the methods that use the
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -44,12 +43,13 @@ class Availability:
         return asdict(self)
 
 
-class Backend(ABC):
-    """A compiler or a runtime for engines, or both. A subclass must define `name` and `availability`.
+class Backend:
+    """A compiler or a runtime for engines, or both. A subclass must define `name`.
 
     Attributes:
         name: its name in plans, commands and verdicts.
         distributions: the packages that contain its library. Its version is that of the first installed one.
+        install: how to install it, such as "pip install toy-runtime".
         builder_rank, runner_rank: its place in the order in which `default_builder` and `default_runner` try the backends, the lowest
             first. None means that it is used only by name.
         builds_lowered_models: whether `compile` takes models that `course_lib.precision` lowered for ONNX Runtime.
@@ -58,14 +58,16 @@ class Backend(ABC):
 
     name: ClassVar[str]
     distributions: ClassVar[tuple[str, ...]] = ()
+    install: ClassVar[str] = ""
     builder_rank: ClassVar[int | None] = None
     runner_rank: ClassVar[int | None] = None
     builds_lowered_models: ClassVar[bool] = True
     streams_weights: ClassVar[bool] = False
 
-    @abstractmethod
     def availability(self) -> Availability:
         """What this backend can do in this interpreter and on this machine. It must not import the backend's library."""
+        found = self.version()
+        return Availability(self.name, found) if found else self.absent(f"not installed: {self.install}")
 
     def compile(
         self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None

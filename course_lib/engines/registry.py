@@ -154,7 +154,7 @@ def _loaded(entry: EntryPoint) -> Backend:
     """The backend that an entry point names. If it cannot be loaded, a placeholder reports why and the others stay available."""
     try:
         found = entry.load()()
-        if not isinstance(found, Backend) or found.name != entry.name:
+        if not isinstance(found, Backend) or getattr(found, "name", "") != entry.name:
             raise TypeError(f"it must be a subclass of Backend with the name {entry.name!r}")
         return found
     except Exception as error:  # whatever importing another distribution's code raises

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.backend import Backend
 from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.layers import LayerTable
 from course_lib.engines.plan import Engine, Feeds, Plan, TensorInfo, check_feeds
@@ -23,12 +23,7 @@ class LiteRT(Backend):
 
     name: ClassVar[str] = "litert"
     distributions: ClassVar[tuple[str, ...]] = ("ai-edge-litert",)
-
-    def availability(self) -> Availability:
-        """See `Backend.availability`."""
-        found = self.version()
-        advice = "not installed: pip install 'tensorrt-course[litert]'"
-        return Availability(self.name, found) if found else self.absent(advice)
+    install: ClassVar[str] = "pip install 'tensorrt-course[litert]'"
 
     def on_cpu(self) -> bool:
         """Always: the course asks for LiteRT's CPU kernels."""

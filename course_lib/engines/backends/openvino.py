@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib._util.cpu_int8 import has_byte_dot_products
 from course_lib._util.plain_text import reason
-from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.backend import Backend
 from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.layers import Layer, LayerTable, LayerTensor
 from course_lib.engines.onnx_file import REPAIR, self_contained
@@ -41,12 +41,7 @@ class OpenVINO(Backend):
 
     name: ClassVar[str] = "openvino"
     distributions: ClassVar[tuple[str, ...]] = ("openvino",)
-
-    def availability(self) -> Availability:
-        """See `Backend.availability`."""
-        found = self.version()
-        advice = "not installed: pip install 'tensorrt-course[openvino]'"
-        return Availability(self.name, found) if found else self.absent(advice)
+    install: ClassVar[str] = "pip install 'tensorrt-course[openvino]'"
 
     def on_cpu(self) -> bool:
         """Always: the course compiles for OpenVINO's CPU device."""

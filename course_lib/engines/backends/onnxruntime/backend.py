@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from course_lib.engines.backend import Availability, Backend
+from course_lib.engines.backend import Backend
 from course_lib.engines.cuda import driver
 from course_lib.engines.layers import LayerTable
 from course_lib.engines.plan import Engine, Plan
@@ -20,12 +20,8 @@ class OnnxRuntime(Backend):
 
     name: ClassVar[str] = "onnxruntime"
     distributions: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnxruntime-gpu")
+    install: ClassVar[str] = "pip install onnxruntime"
     runner_rank: ClassVar[int | None] = 2
-
-    def availability(self) -> Availability:
-        """See `Backend.availability`. Whether it runs on the GPU is in the notes of its plans."""
-        found = self.version()
-        return Availability(self.name, found) if found else self.absent("not installed: pip install onnxruntime")
 
     def compile(
         self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None

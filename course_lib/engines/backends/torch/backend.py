@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from course_lib.engines.backend import Availability, Backend
@@ -13,13 +14,12 @@ class Torch(Backend):
 
     name: ClassVar[str] = "torch"
     distributions: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[str] = "pip install torch==2.13.0"
 
     def availability(self) -> Availability:
         """See `Backend.availability`."""
-        found = self.version()
-        if not found:
-            return self.absent("not installed: pip install torch==2.13.0")
-        return Availability(self.name, found, no_build="the baseline is not built: it runs the module as it is")
+        found = super().availability()
+        return replace(found, no_build=found.no_build or "the baseline is not built: it runs the module as it is")
 
     def load_module(self, source: ModelSource) -> Engine:
         """See `Backend.load_module`; `TorchEngine` says what the variants are."""
