@@ -58,15 +58,11 @@ def hosted(model: bytes, examiner=None, *, ours=False) -> TimedWorker:
     return TimedWorker(InProcess(model), ours)
 
 
-def transformed(change, model, file, **_: object) -> bytes:
-    return change(model)
-
-
 @pytest.fixture
 def in_process(monkeypatch) -> None:
     """Everything but the compiler in this process."""
     monkeypatch.setattr(decoder, "hosted", hosted)
-    monkeypatch.setattr(onnx_model, "transformed", transformed)
+    monkeypatch.setattr(onnx_model, "transformed", lambda change, model, *_, **__: change(model))
 
 
 @pytest.fixture
@@ -113,9 +109,9 @@ def test_another_right_answer(folder, in_process):
 # ---- mistakes and cheats
 
 
-@pytest.mark.parametrize("name", {**made.MISTAKES, **made.CHEATS})
+@pytest.mark.parametrize("name", made.MISTAKES)
 def test_mistake_has_its_words(folder, in_process, name):
-    make, task, tier, words = {**made.MISTAKES, **made.CHEATS}[name]
+    make, task, tier, words = made.MISTAKES[name]
     found = outcome(folder, make(), task)
     assert found.tier == tier and words in found.message, found.message
     assert found.hint
@@ -161,16 +157,6 @@ def test_a_ring_gives_the_logits_of_the_whole_conversation():
     assert network.error(right, np.stack(found)) < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("write", "words"),
-    [(made.circular, "Only linear mode is supported"), (made.into_ring, "has the size 1e+05, and FP16 ends at 65504")],
-)
-def test_what_the_compiler_rejects(folder, in_process, write, words):
-    mask = made.ring if write is made.circular else made.beyond_half
-    found = outcome(folder, Parts(write=write, mask=mask).model(), "fused")
-    assert found.tier == "none" and words in found.message, found.message
-
-
 def rejected(model: bytes) -> str:
     with pytest.raises(BuildError) as caught:
         graph.halved(graph.checked(model))
@@ -180,7 +166,8 @@ def rejected(model: bytes) -> str:
 def test_mistakes_in_inputs_and_outputs():
     grows = rejected(export_cached(pretrained(), "concat", length=LENGTH, last_only=True).SerializeToString())
     assert (
-        "past_key_0 has the shape 1 x 2 x N x 32, expected 1 x 2 x 256 x 32. A cache that grows is copied in each step" in grows
+        "past_key_0 is float 1 x 2 x N x 32, expected float 1 x 2 x 256 x 32. A cache that grows is copied in each step"
+        in grows
     )
     assert "no input 'position'" in rejected(network.recomputing())
     more = onnx.load_model_from_string(reference.serialized())
@@ -201,7 +188,7 @@ PROMPTS, SINGLE = reference.RECIPE.profiles
     [
         (Recipe(precision="fp16", profiles=[PROMPTS]), "1 profiles, expected two"),
         (Recipe(precision="fp16", profiles=[PROMPTS, PROMPTS]), "must be for a single token"),
-        (Recipe(precision="fp16", profiles=[SINGLE, SINGLE]), "must be for prompts"),
+        (Recipe(precision="fp16", profiles=[SINGLE, SINGLE]), "goes from 1 to 1 tokens"),
         (Recipe(precision="fp16", profiles=[Profile(tokens={"min": (1, 1), "opt": (1, 64), "max": (1, 64)}), SINGLE]), "have 2 to 128"),
         (Recipe(profiles=[PROMPTS, SINGLE]), 'precision = "fp32"'),
         (Recipe(precision="fp16", profiles=[PROMPTS, Profile(tokens={"min": (1,), "opt": (1,), "max": (1,)})]), "each profile gives"),
@@ -331,6 +318,4 @@ def test_given_files(tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "recomputing.onnx", providers=["CPUExecutionProvider"])
     (found,) = session.run(["logits"], {"tokens": tokens[None]})
     assert network.error(network.logits_after(tokens), found[0]) < 1e-5
-    (axes,) = given.cost_by_position([1, 2], {"one": [1.0, 2.0], "two": [1.0, 1.0]}, "a takeaway").axes
-    assert axes.get_xlabel() and axes.get_ylabel() and axes.get_title() == "a takeaway"
     assert POSITIONS % LENGTH == 0 and LENGTH - WINDOW >= MOST_NEW - 1

@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from course_lib.benchmark import Comparison, compare, speedup
-from course_lib.engines import LayerTable, Worker, build
-from course_lib.engines.worker.environment import HERE
+from course_lib.engines import LayerTable
 from course_lib.errors import PRECISION, PROFILE, BuildError, EngineError
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import onnx_model, runner
-from course_lib.labs.framework.criteria import (
-    ALL,
-    HALF,
-    LISTED,
-    Criterion,
-    all_right,
-    at_most,
-    equals,
-    holds,
-    open_without_reference,
-    speed_at_least,
-)
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, holds, open_without_reference, speed_at_least
 from course_lib.labs.framework.examination import TimedWorker, fault
 from course_lib.labs.framework.lab import Work, absent, step
 from course_lib.labs.framework.submission import submitted, submitted_recipe
-from course_lib.labs.lab13_generation.given import (
-    BLOCKS,
-    CACHE_SHAPE,
-    CACHES,
-    LENGTH,
-    MOST_NEW,
-    POSITIONS,
-    STOP,
-    VOCABULARY,
-    WINDOW,
-    error,
-    errors,
-)
+from course_lib.labs.lab13_generation import given
+from course_lib.labs.lab13_generation.given import BLOCKS, CACHE_SHAPE, CACHES, LENGTH, MOST_NEW, WINDOW, error, errors
 from course_lib.labs.lab13_generation.sandboxed import decoder, graph, host
-from course_lib.labs.lab13_generation.sandboxed.decoder import calls, feed, fill, timed
+from course_lib.labs.lab13_generation.sandboxed.decoder import feed, fill
 from course_lib.recipe import Profile, Recipe
 
 MODEL, HOST, RECIPE = "decoder.onnx", "host.py", "recipe.toml"
@@ -58,23 +37,7 @@ ITS_TARGET = "sm89"  # TensorRT 8.6 has neither the operators nor a table of ker
 SPANS = {"early": (4, 40), "late": (300, 400)}  # positions from which tokens are timed
 STEPS = 16  # tokens that are timed together, because one takes a fraction of a millisecond
 NAIVE = "recomputing"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Errors of a decoder on secret conversations.
-
-    Attributes:
-        first: within the first `LENGTH` positions, where no slot is used twice.
-        later: beyond them; infinite if the decoder fails there.
-        symptom: the first wrong logits, and the mistake that gives them, in words.
-        hint: about that mistake.
-    """
-
-    first: float
-    later: float
-    symptom: str
-    hint: str = "Compare with the recomputing decoder: one token, a prompt, a token after it. Where does it begin?"
+_COMPARE = "Compare with the recomputing decoder: one token, a prompt, a token after it. Where does it begin?"
 
 
 class GenerationWork(Work):
@@ -110,42 +73,48 @@ class GenerationWork(Work):
         return self.hosted(self.model)
 
     @step
-    def answered(self) -> Answers:
-        """Secret conversations of secret lengths, each on a cleared cache, against PyTorch."""
-        rng = self.secret
+    def answered(self) -> list[Criterion]:
+        """Secret conversations of secret lengths, each on a cleared cache, against PyTorch: in the first lap of the ring, and later."""
         self.examiner.begins("answers: secret conversations through your decoder", 5)
-        first, place = self._errors(drawn(rng, (1, 2), (2, 12), (2, 12), (12, WINDOW - COUNT), (WINDOW + 16, LENGTH - COUNT)))
-        if first > MOST_ERROR:
-            return self._recognized(Answers(first, math.inf, place), LENGTH - 60)
+        lengths = ((1, 2), (2, 12), (2, 12), (12, WINDOW - COUNT), (WINDOW + 16, LENGTH - COUNT))
+        first = self._compared(f"up to position {LENGTH - 1}", HALF, lengths, LENGTH - 60)
+        if not first.met:
+            return [first]
+        where = f"from position {LENGTH} on, where slots are used again"
         try:
-            later, place = self._errors(drawn(rng, (LENGTH - 8, LENGTH), (LENGTH + 8, 700), (LENGTH + 8, 700)))
+            return [first, self._compared(where, ALL, ((LENGTH - 8, LENGTH), *[(LENGTH + 8, 700)] * 2), LENGTH + 40)]
         except EngineError as error:
             slot = f"Which slot does the token at position {LENGTH} belong in?"
-            return Answers(first, math.inf, f"It fails beyond position {LENGTH - 1}: {error}.", slot)
-        found = Answers(first, later, place)
-        return self._recognized(found, LENGTH + 40) if place else found
+            return [first, self._scores(where, math.inf, ALL, f"It fails beyond position {LENGTH - 1}: {error}.", slot)]
 
-    def _errors(self, lengths: Iterable[int]) -> tuple[float, str]:
-        """The largest error after prompts of these lengths, and the place of the first one that is too large."""
+    def _compared(self, where: str, needed_for: str, lengths: Iterable[tuple[int, int]], longest: int) -> Criterion:
+        """After prompts of these lengths. The first wrong scores are named, and the mistake that gives them in prompts up to `longest`."""
         worst = 0.0
-        for length in lengths:
+        for length in drawn(self.secret, *lengths):
             tokens, sizes = conversation(self.secret, length)
             off = errors(right_scores(tokens, sizes), fresh(self.decoder, tokens, sizes))
             worst = max(worst, float(off.max()))
             if worst > MOST_ERROR:
                 fed = sum(sizes[: int(np.argmax(off > MOST_ERROR)) + 1])
-                return worst, f"The first wrong scores are those after {fed} tokens, with a prompt of {length}."
-        return worst, ""
+                fault, hint = self._recognized(longest)
+                which = f" They are those of a decoder {fault}." if fault else ""
+                first = f"The first wrong scores are those after {fed} tokens, with a prompt of {length}."
+                return self._scores(where, worst, needed_for, first + which, hint or _COMPARE)
+        return self._scores(where, worst, needed_for)
 
-    def _recognized(self, found: Answers, longest: int) -> Answers:
+    def _scores(self, where: str, off: float, needed_for: str, symptom: str = "", hint: str = "") -> Criterion:
+        self.figures["logits_error"] = max(self.figures.get("logits_error", 0.0), min(off, 1e6))
+        name, bound = f"relative error of the scores {where}", f"at most {MOST_ERROR:g}"
+        return Criterion(name, f"{off:.1g}", bound, off <= MOST_ERROR, needed_for, hint, symptom=symptom)
+
+    def _recognized(self, longest: int) -> tuple[str, str]:
+        """Words and hint of the mistake that gives this decoder's scores, "" if none is known."""
         from course_lib.labs.lab13_generation import network
 
         probes = [conversation(self.secret, length) for length in (9, longest)]
         with contextlib.suppress(EngineError):
-            fault, hint = network.recognized([(*probe, fresh(self.decoder, *probe)) for probe in probes])
-            if fault:
-                return replace(found, symptom=f"{found.symptom} They are those of a decoder {fault}.", hint=hint)
-        return found
+            return network.recognized([(*probe, fresh(self.decoder, *probe)) for probe in probes])
+        return "", ""
 
     @step
     def tables(self) -> dict[str, LayerTable]:
@@ -160,20 +129,12 @@ class GenerationWork(Work):
 
 def answers(work: GenerationWork) -> Iterator[Criterion]:
     """The logits of secret conversations."""
-    found = work.answered
-    name, bound = "relative error of the scores", f"at most {MOST_ERROR:g}"
-    parts = [(f"up to position {LENGTH - 1}", found.first, HALF)]
-    if found.first <= MOST_ERROR:
-        parts.append((f"from position {LENGTH} on, where slots are used again", found.later, ALL))
-    for where, off, needed_for in parts:
-        met = off <= MOST_ERROR
-        yield Criterion(f"{name} {where}", f"{off:.1g}", bound, met, needed_for, found.hint, symptom=found.symptom)
-    work.figures["logits_error"] = min(max(found.first, found.later), 1e6)
+    yield from work.answered
 
 
 def _solved(work: GenerationWork, part: str) -> Generator[Criterion, None, bool]:
     """Whether this part of task 1 is solved. Without it, a task is not examined further."""
-    met = work.answered.first <= MOST_ERROR and (part == HALF or work.answered.later <= MOST_ERROR)
+    met = all(criterion.met for criterion in work.answered if part in (ALL, criterion.needed_for))
     hint = "Solve task 1 first: a decoder with other scores than the right ones is not examined further."
     yield replace(holds(f"{part} of task 1", met, HALF, hint=hint), symptom=f"The decoder does not have {part} of task 1.")
     return met
@@ -200,7 +161,7 @@ def requests(rng: np.random.Generator) -> list[Case]:
         prompt, script = np.split(rng.integers(97, 123, length + count), [length])
         answer, mistakes = script.tolist(), {}
         if stops:
-            script[(stop := int(rng.integers(*stops)))] = STOP
+            script[(stop := int(rng.integers(*stops)))] = given.STOP
             answer, mistakes = script[: stop + 1].tolist(), {"the answer goes on after its newline": script.tolist()}
         mistakes["the answer ends one byte early"] = answer[:-1]
         arguments = (prompt.tolist(), count, position, script.tolist())
@@ -226,15 +187,13 @@ def loop(work: GenerationWork) -> Iterator[Criterion]:
     right = runner.case_criterion("requests that are answered", cases, answers, HALF, hint=hint)
     yield right
     if right.met:
-        wasted, enough = [], []
-        for case, one in zip(cases, found, strict=True):
+        fewest = []
+        for case in cases:
             prompt, _, position, _ = case.arguments
-            if one["calls"] > (fewest := fewest_calls(position, len(prompt), len(case.expected))):
-                wasted.append(f"{case.shown}: {one['calls']} calls")
-                enough.append(f"{fewest} calls are enough for {case.shown}")
+            fewest.append(replace(case, expected=fewest_calls(position, len(prompt), len(case.expected)), mistakes={}))
+        name = "requests with no more calls than are enough"
         hint = "Which calls have scores that nothing reads, and which could be one call?"
-        fewer = all_right("requests without a call too many", wasted, len(cases), hint=hint)
-        yield replace(fewer, expected="; ".join(enough[:LISTED]))
+        yield runner.case_criterion(name, fewest, [one["calls"] for one in found], hint=hint)
 
 
 def kept_apart(work: GenerationWork) -> Iterator[Criterion]:
@@ -262,8 +221,9 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
         return
     split = "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What is between yours?"
     for use, table in work.tables.items():
-        whole = f"{min(BLOCKS, attention_kernels(table))} of {BLOCKS}"  # a builder may need one more for a kernel in two parts
-        yield equals(f"attentions in one kernel, for {use}", whole, f"{BLOCKS} of {BLOCKS}", HALF, hint=split)
+        whole = min(BLOCKS, attention_kernels(table))  # a builder may need one more for a kernel in two parts
+        name, found = f"attentions in one kernel, for {use}", f"{whole} of {BLOCKS}"
+        yield Criterion(name, found, f"{BLOCKS} of {BLOCKS}", whole == BLOCKS, HALF, split)
     writers, half = work.half
     tokens, sizes = conversation(work.secret, 40)
     off = error(right_scores(tokens, sizes), fresh(work.hosted(half), tokens, sizes))
@@ -306,9 +266,8 @@ def profiles(recipe: Recipe) -> dict[str, Recipe]:
     if any([*profile.root] != ["tokens"] or len(profile["tokens"].max) != 2 for profile in recipe.profiles):
         raise BuildError("each profile gives min, opt and max of `tokens` (1, new), and of no other input", code=PROFILE)
     single, prompts = sorted(recipe.profiles, key=lambda profile: profile["tokens"].max[1])
-    if single["tokens"].max != (1, 1) or prompts["tokens"].max == (1, 1):
-        lacks = "prompts" if single["tokens"].max == (1, 1) else "a single token, with max = (1, 1)"
-        raise BuildError(f"both profiles are for the same use: one must be for {lacks}", code=PROFILE)
+    if single["tokens"].max != (1, 1):
+        raise BuildError("one profile must be for a single token, with max = (1, 1)", code=PROFILE)
     sizes = prompts["tokens"]
     if not all(sizes.contains((1, size)) for size in (2, MOST_NEW)) or sizes.max[1] > LENGTH:
         raise BuildError(
@@ -356,33 +315,34 @@ def measured(work: GenerationWork, yours: TimedWorker, reference: TimedWorker | 
         EngineError: the submission fails, or a timed answer is wrong.
     """
     rng = work.secret
-    texts = {when: [text(rng, length + STEPS) for length in drawn(rng, *[span] * 8)] for when, span in SPANS.items()}
-    right = {
-        tokens.tobytes(): right_scores(tokens, [len(tokens) - STEPS, *[1] * STEPS])[1:]
-        for several in texts.values()
-        for tokens in several
-    }
+    texts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {when: [] for when in SPANS}
+    for when, span in SPANS.items():
+        for tokens in (text(rng, length + STEPS) for length in drawn(rng, *[span] * 8)):
+            texts[when].append((tokens, right_scores(tokens, [len(tokens) - STEPS, *[1] * STEPS])[1:]))
 
     def token_ms(cached: TimedWorker, when: str, feeds: Mapping[str, np.ndarray]) -> float:
-        prompt, tokens = np.split(feeds[when], [-STEPS])
-        feed(cached, prompt, calls(0, len(prompt)))
-        spent_ms, found = timed(cached, tokens, [1] * STEPS, len(prompt))
-        if wrong := difference(right[feeds[when].tobytes()], found):
+        tokens, right = texts[when][int(feeds[when])]
+        prompt, new = np.split(tokens, [-STEPS])
+        feed(cached, prompt, calls(len(prompt)))
+        spent_ms, found = feed(cached, new, [1] * STEPS, len(prompt))
+        if wrong := difference(right, found):
             raise fault(EngineError(f"timed tokens at {when} positions: {wrong}"), ours=cached.ours)
         return spent_ms / STEPS
 
     naive = recomputing(work)
-    subjects = {
-        NAIVE: _Subject(lambda feeds: naive.time_ms({"tokens": feeds["late"][None, : 1 - STEPS]})),
-        "yours, early": _Subject(partial(token_ms, yours, "early")),
-        "yours": _Subject(partial(token_ms, yours, "late")),
+    subjects: dict[str, Any] = {
+        NAIVE: SimpleNamespace(
+            time_ms=lambda feeds: naive.time_ms({"tokens": texts["late"][int(feeds["late"])][0][None, : 1 - STEPS]})
+        ),
+        "yours, early": SimpleNamespace(time_ms=partial(token_ms, yours, "early")),
+        "yours": SimpleNamespace(time_ms=partial(token_ms, yours, "late")),
     }
     if reference:
-        subjects["reference"] = _Subject(partial(token_ms, reference, "late"))
+        subjects["reference"] = SimpleNamespace(time_ms=partial(token_ms, reference, "late"))
     return work.examiner.measured(
         lambda: compare(
             subjects,
-            lambda: {when: several[int(rng.integers(len(several)))] for when, several in texts.items()},
+            lambda: {when: rng.integers(len(several), size=()) for when, several in texts.items()},
             baseline=NAIVE,
             time_limit_s=work.examiner.measure_s,
             min_rounds=40,
@@ -398,21 +358,9 @@ def recomputing(work: Work) -> TimedWorker:
 
     path = work.scratch / "recomputing.onnx"
     path.write_bytes(network.recomputing())
-    sizes = Profile(tokens={"min": (1, 1), "opt": (1, LENGTH), "max": (1, POSITIONS)})
-    plan = build(path, Recipe(profiles=(sizes,)), backend="onnxruntime")
-    worker = Worker(HERE, launcher=work.examiner.for_ours.launcher)
-    return work.closing.enter_context(TimedWorker.start(worker, plan, ours=True))
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """A subject of the comparison.
-
-    Attributes:
-        time_ms: milliseconds of a token by the examiner's clock. The tokens before it are fed outside of it.
-    """
-
-    time_ms: Callable[[Mapping[str, np.ndarray]], float]
+    sizes = Profile(tokens={"min": (1, 1), "opt": (1, LENGTH), "max": (1, given.POSITIONS)})
+    examiner = replace(work.examiner.for_ours, runner="onnxruntime")
+    return work.closing.enter_context(examiner.reference(examiner.runnable(path, Recipe(profiles=(sizes,)))))
 
 
 def drawn(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
@@ -421,20 +369,22 @@ def drawn(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:
 
 
 def text(rng: np.random.Generator, length: int) -> np.ndarray:
-    """Tokens that no table can hold: held-out text from a secret place, with bytes at secret places replaced."""
+    """Held-out text from a secret place."""
     from course_lib.models import course_text
 
     whole = np.frombuffer(course_text("test"), np.uint8).astype(np.int64)
     begin = int(rng.integers(len(whole) - length))
-    tokens = whole[begin : begin + length].copy()
-    replaced = rng.random(length) < 0.15
-    tokens[replaced] = rng.integers(0, VOCABULARY, int(replaced.sum()))
-    return tokens
+    return whole[begin : begin + length]
 
 
 def conversation(rng: np.random.Generator, prompt: int) -> tuple[np.ndarray, list[int]]:
     """Tokens, and the sizes of the calls that feed them: a prompt, and `COUNT` single tokens."""
-    return text(rng, prompt + COUNT), [*calls(0, prompt), *[1] * COUNT]
+    return text(rng, prompt + COUNT), [*calls(prompt), *[1] * COUNT]
+
+
+def calls(new: int) -> list[int]:
+    """Sizes of the calls for so many tokens, from the first slot on."""
+    return [min(MOST_NEW, new - begin) for begin in range(0, new, MOST_NEW)]
 
 
 def right_scores(tokens: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -447,12 +397,12 @@ def right_scores(tokens: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 def fresh(yours: TimedWorker, tokens: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """The logits after each call, on a cache of zeros."""
     fill(yours, 0.0, np.random.default_rng(0))
-    return feed(yours, tokens, sizes)
+    return feed(yours, tokens, sizes)[1]
 
 
 def wrong_scores(yours: TimedWorker, tokens: np.ndarray, sizes: Sequence[int]) -> str:
     """How the scores of a conversation on the cache as it is differ from the right ones; "" if they do not."""
-    return difference(right_scores(tokens, sizes), feed(yours, tokens, sizes))
+    return difference(right_scores(tokens, sizes), feed(yours, tokens, sizes)[1])
 
 
 def difference(right: np.ndarray, found: np.ndarray) -> str:
@@ -488,5 +438,5 @@ def in_parts(yours: TimedWorker, rng: np.random.Generator) -> str:
     if wrong := wrong_scores(yours, tokens, np.diff([0, *cuts, length]).tolist()):
         return wrong
     kept = length - int(rng.integers(2, 10))
-    again = feed(yours, others, [1] * len(others), kept)
+    _, again = feed(yours, others, [1] * len(others), kept)
     return difference(right_scores(np.append(tokens[:kept], others), [kept, *[1] * len(others)])[1:], again)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, TWO_READINGS
+from course_lib.errors import MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task, Tier, tier
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
@@ -33,7 +33,6 @@ class Generation(Lab):
     build_hints: ClassVar = {
         MISSING_FILE: "The cells of tasks 1, 2 and 4 write decoder.onnx, host.py and recipe.toml. Solve them, then run them again.",
         PRECISION: "The grader turns your float32 graph into FP16 before it compiles: the recipe says fp16.",
-        TWO_READINGS: "Which line of your code made what the message names?",
         PROFILE: "Two profiles for `tokens`: one for prompts of any length, and one whose min, opt and max are a single token.",
         "": "Which line of your code made what the message names? Decoder(...).step and `seen` show the same error in the notebook.",
     }

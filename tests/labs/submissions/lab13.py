@@ -103,16 +103,8 @@ def beyond_half(graph: GraphWriter, where: str, keys: str) -> str:
     return graph.add("Mul", ring(graph, where, keys), graph.constant(np.float32(1e5)))
 
 
-def slot_of_position(graph: GraphWriter) -> str:
-    return graph.add("Mod", positions(graph), graph.constant([LENGTH]))
-
-
 def at_position(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
     return graph.add("TensorScatter", past, new, "position", axis=2, result=result)
-
-
-def circular(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
-    return graph.add("TensorScatter", past, new, "position", axis=2, mode="circular", result=result)
 
 
 def scatter_nd(graph: GraphWriter, past: str, new: str, where: str, result: str) -> str:
@@ -177,7 +169,6 @@ ANOTHER = Parts().model
 # How it is made, the task, the tier, and words of the message.
 MISTAKES = {
     "no_window": (Parts(mask=no_window).model, "answers", "none", "of a decoder without a window"),
-    "of_the_lecture": (of_the_lecture, "answers", "none", "of a decoder without a window"),
     "no_ring": (Parts(mask=no_ring).model, "answers", "partial", "whose mask compares slot numbers with positions"),
     "written_at_position": (Parts(write=at_position).model, "answers", "partial", "It fails beyond position 255: "),
     "old_entries_seen": (
@@ -189,8 +180,8 @@ MISTAKES = {
     "scatter_nd": (Parts(write=scatter_nd).model, "fused", "partial", "0 of 8 (others by Transpose)"),
     "split": (Parts(attend=in_groups).model, "fused", "none", "attentions in one kernel, for prompts is 0 of 4"),
     "repeated": (Parts(attend=repeated).model, "fused", "partial", "a single token's kernels write is 16"),
-}
-CHEATS = {
+    "beyond_half": (Parts(mask=beyond_half).model, "fused", "none", "has the size 1e+05, and FP16 ends at 65504"),
+    # cheats
     "table": (table_of_answers, "answers", "none", "The first wrong scores are those after"),
     "clears": (Parts(write=clears_at_zero).model, "requests", "none", "at position 0 changes slot"),
 }

@@ -12,7 +12,7 @@ from course_lib.engines.worker import child
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import EngineError
 from course_lib.labs.framework.examination import Examiner, TimedWorker, fault
-from course_lib.labs.lab13_generation.given import CACHE_SHAPE, CACHES, MOST_NEW, Decoder
+from course_lib.labs.lab13_generation.given import CACHE_SHAPE, CACHES, Decoder
 
 _MOST_ANSWERED = 16 << 20  # bytes: the logits of one conversation, or the cache
 _NAN = "the logits are NaN or infinite. A row of scores in which every slot has -inf gives NaN: does each token see itself?"
@@ -60,13 +60,7 @@ def hosted(model: bytes, examiner: Examiner, *, ours: bool = False) -> TimedWork
     return TimedWorker.start(worker, Plan("decoder", "", model, "", {}, (), LayerTable((), {}), 0.0), ours=ours)
 
 
-def calls(position: int, new: int) -> list[int]:
-    """Sizes of calls for `new` tokens from a position on, each within a half of the ring."""
-    ends = [*range((position // MOST_NEW + 1) * MOST_NEW, position + new, MOST_NEW), position + new]
-    return [end - begin for begin, end in zip([position, *ends], ends, strict=False)]
-
-
-def timed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], position: int = 0) -> tuple[float, np.ndarray]:
+def feed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], position: int = 0) -> tuple[float, np.ndarray]:
     """The milliseconds of calls of these sizes by this process's clock, and the logits after each, float32 ``(calls, 256)``.
 
     The cache keeps what it holds.
@@ -82,11 +76,6 @@ def timed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], positi
     if not np.isfinite(answer["logits"]).all():
         raise fault(EngineError(_NAN), ours=decoder.ours)
     return elapsed_ms, answer["logits"]
-
-
-def feed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], position: int = 0) -> np.ndarray:
-    """The logits of `timed`."""
-    return timed(decoder, tokens, sizes, position)[1]
 
 
 def fill(decoder: TimedWorker, scale: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
