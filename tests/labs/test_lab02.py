@@ -213,6 +213,17 @@ def test_points_follow_from_the_kernels(submission, monkeypatch, kernels, tier) 
     assert tiers(examined) == {"kernels": tier}
 
 
+def test_costs_counted_with_the_usual_builder_are_right_for_a_grader_with_another(submission, tmp_path, monkeypatch) -> None:
+    """TensorRT 8.6 fuses differently, and a learner counted on a laptop with TensorRT for RTX."""
+    costs = reference.costs(LEARNER)
+    submission(costs=costs, only="none of the tasks")
+    monkeypatch.setattr(checks, "cost", lambda name, *_: costs[name] + 1)
+    with FusionWork(LAB, tmp_path, Examiner(builder="tensorrt@trt8")) as work:
+        assert all(checks._is_right(work, name, costs[name]) for name in NAMES)
+        assert all(checks._is_right(work, name, costs[name] + 1) for name in NAMES), "or counted as the grader does"
+        assert not any(checks._is_right(work, name, costs[name] + 2) for name in NAMES)
+
+
 def test_a_builder_that_cannot_be_graded_with_is_the_examiners_fault(submission, tmp_path, monkeypatch) -> None:
     submission(right_network())
     with pytest.raises(ExaminerFault, match="does not tell which kernels"):

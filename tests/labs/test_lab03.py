@@ -18,6 +18,7 @@ from course_lib.engines import Compiler
 from course_lib.labs import Examiner, withheld
 from course_lib.labs.lab03_tuning import checks, given, reference
 from course_lib.labs.lab03_tuning.device import Device, problem
+from course_lib.recipe import Recipe
 from tests.labs.quick import check_mistake, check_solved, examined
 from tests.labs.submissions import lab03 as made
 
@@ -185,11 +186,12 @@ def test_a_rebuild_on_a_gpu_is_short_and_has_the_same_tactics(seconds, tactics, 
     class OnGpu(Examiner):
         on_gpu = True  # type: ignore[assignment]
 
-        def build(self, model: Path, recipe: Any) -> Any:
-            assert self.launcher and model.is_file() and recipe.precision == "fp16"
+        def runnable(self, model: Path, recipe: Any, built: Any = None) -> Any:
+            assert self.launcher and model.is_file() and (recipe.precision, recipe.optimization_level) == ("fp32", theirs)
             commands.append(self.launcher(["python"]))
             return plans[len(commands) - 1]
 
+    theirs = Recipe.load(folder / "recipe.toml").optimization_level
     with checks.TuningWork(LAB, folder, OnGpu(builder="tensorrt")) as work:
         assert [criterion.met for criterion in checks._real_cache(work)] == met
         work.examiner = replace(work.examiner, builder="tensorrt_rtx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,14 @@ LAB = labs.find("lab16")
 def test_the_reference_has_full_marks(tmp_path):
     LAB.write_reference(tmp_path)
     check_solved(LAB, LAB.examine(tmp_path, Examiner(seed=4)))
+
+
+def test_kernels_are_those_of_the_notebooks_builder_whatever_the_grader_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_ENVIRONMENTS", f"trt8={sys.executable}")
+    LAB.write_reference(tmp_path)
+    with LAB.work(tmp_path, Examiner(builder="tensorrt@trt8", runner="onnxruntime")) as work:
+        counted = json.loads((tmp_path / "findings.json").read_text())["kernels"]
+        assert work.built("fp32").backend == "tensorrt_rtx" and len(work.built("fp32").layers.kernels) == counted["fp32"]
 
 
 def source(*changes: tuple[str, str]) -> Callable[[Path], None]:

@@ -133,7 +133,10 @@ class Examiner:
     def build(self, model: Path, recipe: Recipe) -> Plan:
         """The engine as NVIDIA's compiler makes it, the proof of precision, fusion and profiles."""
         self.begins("building the engine", _BUILD_S)
-        return self._built(model, recipe, self.builder)
+        plan = self._built(model, recipe, self.builder)
+        if recipe.precision != "fp32":
+            plan.layers.check_precision(recipe.precision)  # also where the compiler shows no datatypes, and so proves nothing
+        return plan
 
     def runnable(self, model: Path, recipe: Recipe, built: Plan | None = None) -> Plan:
         """The plan that this machine can execute: the one already built, or the same ONNX for another backend."""

@@ -202,8 +202,8 @@ def _is_right(work: FusionWork, name: str, kernels: int) -> bool:
     from course_lib.labs.lab02_fusion.given import drawn
 
     suspect = drawn(work.learner)[name]
-    recorded = (work.expected or {}).get("costs", {}).get(key(name, suspect))
-    return recorded == hashed(name, suspect, kernels) or (
+    recorded = [expected["costs"].get(key(name, suspect)) for expected in work.expected_of_builders.values()]
+    return hashed(name, suspect, kernels) in recorded or (
         not absent(_reference()) and kernels == cost(name, suspect, work.examiner.builder)
     )
 

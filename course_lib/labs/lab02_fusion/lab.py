@@ -8,7 +8,6 @@ from typing import ClassVar
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION
 from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab02_fusion import checks
 
@@ -18,6 +17,7 @@ class Fusion(Lab):
 
     name = "lab02_fusion"
     title = "Lab 02: fusion"
+    work_class = checks.FusionWork
     artifacts: ClassVar = {"model.onnx": 4 << 20, checks.FILE: checks.MAX_BYTES}
     tasks = (
         Task("equality", "The same function", 3, checks.equality),
@@ -39,10 +39,6 @@ class Fusion(Lab):
 
         reference.export(learner, folder / "model.onnx", opset or checks.OPSET)
         submission.write(folder / checks.FILE, learner, costs=reference.costs(learner))
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.FusionWork:
-        """The steps that the tasks share."""
-        return checks.FusionWork(self, folder, examiner)
 
 
 lab = Fusion()

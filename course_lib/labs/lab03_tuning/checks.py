@@ -470,16 +470,16 @@ def _merges() -> list[Case]:
 
 
 def _real_cache(work: TuningWork) -> Iterator[Criterion]:
-    """On a GPU, builds of the encoder by the learner's recipe: one fills TensorRT's timing cache, and two read it."""
+    """On a GPU, builds with the settings of the learner's recipe: one fills TensorRT's timing cache, and two read it."""
     examiner = work.examiner
     if split_target(examiner.builder)[0] != "tensorrt" or not examiner.on_gpu:
         return
-    folder, model = work.scratch / "timings", work.scratch / "encoder.onnx"
+    folder, model = work.scratch / "timings", work.scratch / "classifier.onnx"
     folder.mkdir()
-    model.write_bytes(given.encoder().SerializeToString())
+    classifier, recipe = given.cache_build(submitted_recipe(work.folder))
+    model.write_bytes(classifier.SerializeToString())
     with_cache = replace(examiner, launcher=lambda command: ["env", f"{FOLDER_VARIABLE}={folder}", *command])
-    recipe = submitted_recipe(work.folder).model_copy(update={"targets": ()})
-    first, second, third = (with_cache.build(model, recipe) for _ in range(3))
+    first, second, third = (with_cache.runnable(model, recipe) for _ in range(3))
     hint = "Which optimization level ignores the timing cache, and which flag disables it?"
     share = max(second.build_seconds, third.build_seconds) / first.build_seconds
     yield at_most("time of a rebuild from TensorRT's timing cache", share, _REBUILD_SHARE, unit="x", hint=hint)

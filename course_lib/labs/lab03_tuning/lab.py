@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab03_tuning import checks, given
 from course_lib.labs.lab03_tuning.checks import TuningWork
@@ -18,6 +17,7 @@ class Tuning(Lab):
 
     name = "lab03_tuning"
     title = "Lab 03: tune and keep"
+    work_class = TuningWork
     artifacts: ClassVar = dict.fromkeys((given.ANSWERS, checks.RECIPE, checks.TIMING, checks.CACHE), checks.MOST_BYTES)
     tasks = (
         Task("widths", "Widths without padding", 2, checks.widths),
@@ -38,10 +38,6 @@ class Tuning(Lab):
         from course_lib.labs.lab03_tuning import reference
 
         reference.write(folder, learner)
-
-    def work(self, folder: Path, examiner: Examiner) -> TuningWork:
-        """With the builds that several checks need."""
-        return TuningWork(self, folder, examiner)
 
 
 lab = Tuning()

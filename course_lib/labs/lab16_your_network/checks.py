@@ -102,8 +102,9 @@ class NetworkWork(Work):
         return self.recipe.model_copy(update={"precision": precision})
 
     def built(self, precision: str) -> Plan:
-        """The plan of one file, which proves its precision."""
-        return self.once(f"plan of {precision}", lambda: self.examiner.build(self.model(precision), self.recipe_of(precision)))
+        """The plan of one file, which proves its precision: that of TensorRT for RTX, as the notebook's, whatever the grader has."""
+        rtx = self.examiner.with_rtx
+        return self.once(f"plan of {precision}", lambda: rtx.build(self.model(precision), self.recipe_of(precision)))
 
     @step
     def plan(self) -> Plan:
@@ -116,7 +117,7 @@ class NetworkWork(Work):
 
     def _sqnr(self, precision: str) -> list[float]:
         network = self.network
-        plan = self.examiner.runnable(self.model(precision), self.recipe_of(precision), self.built(precision))
+        plan = self.examiner.with_rtx.runnable(self.model(precision), self.recipe_of(precision), self.built(precision))
         found = []
         with self.examiner.engine(plan) as engine:
             for asked, want in zip(self.questions, network.answers, strict=True):

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.engines import Environment, Plan, Worker
+from course_lib.engines import Environment, Layer, LayerTable, Plan, Worker
 from course_lib.engines.cuda.graph import CALLS, REPLAYS
 from course_lib.engines.worker import environment
-from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, RecipeError
+from course_lib.errors import BackendUnavailable, BuildError, EngineError, ExaminerFault, PrecisionError, RecipeError
 from course_lib.labs import Examiner
+from course_lib.labs.framework import examination
 from course_lib.labs.framework.examination import TimedWorker, agree_on_clock
 from course_lib.recipe import Recipe
 
@@ -110,3 +111,14 @@ def test_both_sides_of_a_race_are_timed_in_the_same_way(clocks, agreed):
         subject.time_ms({"x": 1})
     assert [worker.asked[-1] for worker in workers] == [agreed if clock else "" for clock in clocks]
     assert agree_on_clock([(TimedWorker(DeviceWorker(REPLAYS), ours=True), {"x": 1})]) == "", "the examiner's clock"
+
+
+def test_a_plan_without_datatypes_proves_no_precision_and_runs_nevertheless(monkeypatch):
+    """TensorRT 8.6 compiles a transformer with dynamic shapes as one layer, and the table does not say in which types."""
+    table = LayerTable((Layer("{ForeignNode[...]}", "Myelin"),), {})
+    plan = Plan("tensorrt", "8.6.0", b"", "", {}, (), table, 0.0)
+    monkeypatch.setattr(examination, "build", lambda *_, **__: plan)
+    examiner, half = Examiner(builder="tensorrt", runner="tensorrt"), Recipe(precision="fp16")
+    assert examiner.runnable(Path("model.onnx"), half) is plan and examiner.build(Path("model.onnx"), Recipe()) is plan
+    with pytest.raises(PrecisionError, match="nothing is proved"):
+        examiner.build(Path("model.onnx"), half)
