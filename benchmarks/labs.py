@@ -1,14 +1,15 @@
 """Whole gradings of the labs with the TensorRT that is here: the reference has to have all points, the unsolved lab none.
 
     python benchmarks/labs.py OUTPUT.json [--labs lab01 lab07] [--kinds reference untouched] [--times 10] [--target tensorrt@trt8]
-        [--seconds 540] [--longest 300] [--host busy]
+        [--seconds 540] [--longest 300] [--host busy] [--gpus 0 1] [--streams 3]
 
 The kinds in `SLOWED` are the reference with one change that makes its engine slower; they are for labs with a model and a recipe.
 
 Each grading is `judge`'s, in the sandbox, in its own process, which is ended after `--longest` seconds. Rounds of all labs follow
-each other, so that an interrupted run has something of each; started again, the script goes on where it was. Without the sandbox
-nothing is graded, unless `--trusted` says to do without. Give it a GPU of its own: builds beside it reach time limits, and speeds
-cannot be told apart.
+each other, so that an interrupted run has something of each; a lab that is named twice is graded twice a round. Started again, the
+script goes on where it was. Without the sandbox nothing is graded, unless `--trusted` says to do without. `--gpus` grades on several
+GPUs at once and `--streams` so many submissions beside each other on each, as a class is graded: measurements take turns by the
+device's lock. Give it GPUs of its own: builds of strangers reach time limits, and speeds cannot be told apart.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
+
+from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -34,7 +39,7 @@ from course_lib import labs
 from course_lib.engines import default_runner
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
-from course_lib.recipe import Recipe
+from course_lib.recipe import Profile, Recipe
 from tests.labs.untouched import leave_untouched
 
 # Lab 10 is about the host's side, lab 09 runs on a stand-in, and lab 11 on a CPU.
@@ -60,12 +65,27 @@ def _without_tf32(folder: Path) -> None:
     recipe.model_copy(update={"flags": tuple(flag for flag in recipe.flags if flag != "tf32")}).save(folder / "recipe.toml")
 
 
+def _wrong_opt(folder: Path) -> None:
+    """Profiles are tuned for the largest shapes that they allow."""
+    recipe = Recipe.load(folder / "recipe.toml")
+    tuned = [
+        Profile({name: {"min": shape.min, "opt": shape.max, "max": shape.max} for name, shape in profile.root.items()})
+        for profile in recipe.profiles
+    ]
+    recipe.model_copy(update={"profiles": tuple(tuned)}).save(folder / "recipe.toml")
+
+
 def _lowest_level(folder: Path) -> None:
     """The builder tries the fewest tactics."""
     Recipe.load(folder / "recipe.toml").model_copy(update={"optimization_level": 0}).save(folder / "recipe.toml")
 
 
-SLOWED = {"debug_outputs": _debug_outputs, "without_tf32": _without_tf32, "lowest_level": _lowest_level}
+SLOWED = {
+    "debug_outputs": _debug_outputs,
+    "without_tf32": _without_tf32,
+    "wrong_opt": _wrong_opt,
+    "lowest_level": _lowest_level,
+}
 KINDS = ("reference", "untouched", *SLOWED)
 
 
@@ -80,17 +100,26 @@ def main() -> None:
 
 
 def grade_all(options: argparse.Namespace, made: Path) -> None:
-    """Grade what is missing, one after the other; references are written once, into `made`."""
+    """Grade what is missing; references are written once, into `made`."""
     rows, ends = rows_of(options.output), time.monotonic() + options.seconds
-    known = machine(options.target)
-    for lab, kind in missing(rows, options):
-        limit = min(options.longest, ends - time.monotonic())
-        if limit < options.shortest:
-            return
-        load = {"host": options.host, "load": round(os.getloadavg()[0], 1)}
-        rows.append({"lab": lab, "kind": kind, **load, **in_a_process(lab, kind, made, options, limit)})
-        print(json.dumps(rows[-1]), flush=True)
-        save(options.output, known, rows)
+    known, turns, taking = machine(options.target), missing(rows, options), Lock()
+
+    def grade_on(gpu: str) -> None:
+        while (limit := min(options.longest, ends - time.monotonic())) >= options.shortest:
+            with taking:
+                if (turn := next(turns, None)) is None:
+                    return
+                load = {"gpu": gpu, "host": options.host, "load": round(os.getloadavg()[0], 1), "streams": options.streams}
+            lab, kind = turn
+            row = {"lab": lab, "kind": kind, **load, **in_a_process(lab, kind, made, options, limit, gpu)}
+            with taking:
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+                save(options.output, known, rows)
+
+    with ThreadPoolExecutor(len(options.gpus) * options.streams) as streams:
+        for stream in [streams.submit(grade_on, gpu) for _ in range(options.streams) for gpu in options.gpus]:
+            stream.result()
 
 
 def parsed() -> argparse.Namespace:
@@ -106,6 +135,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--shortest", type=float, default=30)
     parser.add_argument("--longest", type=float, default=300, help="of one grading")
     parser.add_argument("--host", default="quiet", help="what the rows say about the host, such as busy")
+    parser.add_argument("--gpus", nargs="+", default=[""], help="numbers as for CUDA_VISIBLE_DEVICES; default: what is visible")
+    parser.add_argument("--streams", type=int, default=1, help="gradings beside each other on one GPU")
     parser.add_argument("--trusted", action="store_true", help="without the sandbox")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -115,10 +146,14 @@ def missing(rows: list[Row], options: argparse.Namespace) -> Iterator[tuple[str,
     """What is still to be graded, round by round."""
     asked = [(lab, kind) for lab in options.labs for kind in options.kinds]
     done = {pair: sum((row["lab"], row["kind"]) == pair for row in rows) for pair in asked}
-    return (pair for turn in range(options.times) for pair in asked if done[pair] <= turn)
+    for pair in asked * options.times:
+        if done[pair]:
+            done[pair] -= 1
+        else:
+            yield pair
 
 
-def in_a_process(lab: str, kind: str, made: Path, options: argparse.Namespace, limit: float) -> Row:
+def in_a_process(lab: str, kind: str, made: Path, options: argparse.Namespace, limit: float, gpu: str = "") -> Row:
     command = [sys.executable, __file__, str(options.output), "--one", lab, kind, str(made), "--target", options.target]
     process = subprocess.Popen(
         [*command, *(["--trusted"] if options.trusted else [])],
@@ -126,6 +161,7 @@ def in_a_process(lab: str, kind: str, made: Path, options: argparse.Namespace, l
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu} if gpu else None,
     )
     try:
         out, err = process.communicate(timeout=limit)
@@ -152,10 +188,11 @@ def graded(name: str, kind: str, made: Path, target: str, trusted: bool) -> Row:
             if kind == "untouched":
                 leave_untouched(lab.name, Path(folder))
             else:
-                if not (made / name).exists():
-                    (made / f"{name}.partial").mkdir(exist_ok=True)
-                    lab.write_reference(made / f"{name}.partial", opset=examiner.opset)
-                    (made / f"{name}.partial").rename(made / name)
+                with FileLock(made / f"{name}.lock"):
+                    if not (made / name).exists():
+                        (made / f"{name}.partial").mkdir(exist_ok=True)
+                        lab.write_reference(made / f"{name}.partial", opset=examiner.opset)
+                        (made / f"{name}.partial").rename(made / name)
                 shutil.copytree(made / name, folder, dirs_exist_ok=True)
             if kind in SLOWED:
                 SLOWED[kind](Path(folder))

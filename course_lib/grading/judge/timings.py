@@ -1,9 +1,10 @@
 """The times of tactics that a class shares on a GPU: reference and submissions are built from one timing cache.
 
 TensorRT times tactics by calls that the host launches. An engine that is built while the host's cores are busy stays slow, so equal
-files could lose points. Before the first submission of a lab, the grader therefore examines its own reference once, while nothing
-else is measured, and keeps the times. Builds of submissions read them and time only what they do not hold. The sandbox shows the
-cache read-only.
+files could lose points. Before the first submission of a lab, the grader therefore examines its own reference once for each model of
+GPU, while nothing else is measured there, and keeps the times. It starts from the recorded times that come with the course, if there
+are some for this TensorRT and GPU. Builds of submissions read the cache and time only what it does not hold. The sandbox shows it
+read-only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -20,17 +22,21 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from filelock import FileLock
 
 from course_lib._util.files import cache_folder, write_atomically
 from course_lib._util.plain_text import plain
 from course_lib.benchmark.device_lock import alone
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines import split_target
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
+from course_lib.engines.cuda import driver
 from course_lib.grading.judge.health import Device
 from course_lib.labs import Examiner, Lab
 from course_lib.labs.framework.examination import at_once
 
 _QUICK_S = 1.0  # for measurements whose results nobody reads
+_RECORDED = RESULTS / "timing_caches"  # made on quiet hosts
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,11 @@ def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None
         return None
     folder = cache_folder("timings")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    marker = folder / f"{lab.name}-{device.name}-{examiner.builder.replace('/', '_')}.json"
-    with alone(device.name):
+    gpu = re.sub(r"[^A-Za-z0-9]+", "_", driver.model()) or device.name
+    marker = folder / f"{lab.name}-{gpu}-{examiner.builder.replace('/', '_')}.json"
+    with FileLock(f"{marker}.lock"), alone(device.name):  # graders of other GPUs wait for the same times
         if not marker.is_file():
+            _copy_recorded(folder)
             load = psutil.cpu_percent(interval=1.0)
             try:
                 _examine_reference(lab, examiner, folder)
@@ -72,6 +80,13 @@ def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None
             made = {"lab": lab.name, "device": device.name, "builder": examiner.builder, "host_busy_percent_before": load}
             write_atomically(marker, json.dumps(made).encode())
     return SharedTimings(folder, json.loads(marker.read_bytes()))
+
+
+def _copy_recorded(folder: Path) -> None:
+    """Begin with the recorded times. Builds choose their file by its name, and TensorRT rejects one from another GPU or version."""
+    for recorded in _RECORDED.glob("*.timings"):
+        if not (folder / recorded.name).exists():
+            write_atomically(folder / recorded.name, recorded.read_bytes())
 
 
 def _examine_reference(lab: Lab, examiner: Examiner, folder: Path) -> None:

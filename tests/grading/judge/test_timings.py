@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
 from course_lib import labs
+from course_lib.benchmark.records import RESULTS
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.grading.judge import judging
 from course_lib.grading.judge.health import Device
@@ -63,8 +65,14 @@ def test_the_reference_is_examined_once_and_all_builds_read_its_timings(tmp_path
     assert examined[2:] == [(False, timings)]
     assert os.environ.get(FOLDER_VARIABLE) is None
     assert provenance["timings"]["device"] == "test-timings" and "host_busy_percent_before" in provenance["timings"]
-    (name,) = provenance["timings"]["sha256"]
-    assert name == "tensorrt-8.6.0-sm90-H100.timings"
+    assert "tensorrt-8.6.0-sm90-H100.timings" in provenance["timings"]["sha256"]
+
+
+def test_the_reference_starts_from_the_recorded_times(tmp_path, examined):
+    recorded = [path.name for path in (RESULTS / "timing_caches").glob("*.timings")]
+    assert recorded == ["tensorrt-8.6.0-sm90-NVIDIA_H200.timings"]
+    digests = judged(submission(tmp_path / "ada"))["timings"]["sha256"]
+    assert digests[recorded[0]] == hashlib.sha256((RESULTS / "timing_caches" / recorded[0]).read_bytes()).hexdigest()
 
 
 def test_a_sandbox_shows_the_timings_to_builds_and_not_to_functions(tmp_path, examined, monkeypatch):
