@@ -51,7 +51,7 @@ slow-test: $(VENV)/.installed-test sandbox
 slurm-test: $(VENV)/.installed-test sandbox
 	@command -v slurmctld >/dev/null || { apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; }
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[slurm]'
-	$(BIN)/python -m pytest -m slow -rs tests/grading/batch/test_slurm.py
+	$(BIN)/python -m pytest -m slow -rs tests/grading/batch/test_cluster.py -k slurm
 
 image-test: $(VENV)/.installed-test
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq buildah debootstrap >/dev/null; }

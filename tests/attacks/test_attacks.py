@@ -20,10 +20,8 @@ from tests.grading.conftest import LAB, needs_sandbox
 
 pytestmark = [needs_sandbox, pytest.mark.timeout(1800)]
 
-QUICK = {  # what `tests/grading` does not show
-    *("calls_home", "edits_the_gradebook", "forges_points", "links_to_a_secret", "patches_the_check", "prints_a_page"),
-    *("reads_the_graders_memory", "steals_from_a_neighbor", "writes_outside"),
-}
+# What `tests/grading` does not show: there, a sandbox has no network, sees no other files, and writes nowhere else.
+QUICK = {"edits_the_gradebook", "forges_points", "patches_the_check", "prints_a_page", "reads_the_graders_memory"}
 ALL = [attack for attack in attacks() if not attack.by_engine]
 SLOW = pytest.mark.slow  # `make attack-test`; the quick ones are in `make test`
 BATCHES = (

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.browser.conftest import ARTIFACTS, TOKEN
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-
-# The notebook in front: its cells' ids, execution counts and kinds, and whether the kernel is busy.
-STATE = """() => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  if (!panel || !panel.content || !panel.content.model || !panel.sessionContext) return null;
-  return {
-    path: panel.context.path,
-    status: panel.sessionContext.kernelDisplayStatus,
-    cells: Array.from(panel.content.model.cells, c => ({id: c.id, type: c.type, count: c.executionCount ?? null})),
-  };
-}"""
-SHOW = """id => {
-  const content = window.jupyterapp.shell.currentWidget.content;
-  const index = content.widgets.findIndex(w => w.model.id === id);
-  content.activeCellIndex = index;
-  content.deselectAll();
-  content.widgets[index].node.setAttribute("data-shown", id);
-  return content.scrollToItem(index, "start");
-}"""
+STATE, SHOW = (Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in ("notebook_state", "show_cell"))
 
 
 def opened(page, path):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import labs
 from course_lib.grading.integrity import signature
 from tests.cli.command import Course, is_one_line
 from tests.grading.classes import faulty, new_room, put
@@ -16,12 +15,8 @@ from tests.grading.classes import verdict as verdict_of_a_class
 
 @pytest.fixture
 def verdict(tmp_path: Path) -> Path:
-    """A small verdict in a classroom whose key has signed it."""
-    points = {"profile": 3.0, "accuracy": 0.0, "speed": 0.0}
-    rows = [({"id": task.id, "title": task.title, "points": task.points}, points[task.id]) for task in labs.find("lab01").tasks]
-    tasks = [{"task": task, "tier": "full" if won else "none", "points": won, "message": "", "hint": ""} for task, won in rows]
-    known = {"lab": "lab01_first_engine", "score": 3.0, "max_score": 10, "fault": "", "tasks": tasks, "figures": {}}
-    known |= {"comparison": None, "table": None, "layers": None, "provenance": {}}
+    """A verdict with 3 points in a classroom whose key has signed it."""
+    known = verdict_of_a_class(tiers=("full", "none", "none"), speedup=0)
     path = tmp_path / "classroom/reports/ada/lab01_first_engine.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(signature.signed(known, signature.signing_key(tmp_path / "classroom"))))

@@ -11,11 +11,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from course_lib.cli import profile_files
 from course_lib.cli.commands.engines import layers, profile
 from course_lib.errors import ProfileError
 from course_lib.precision import activations, insert_qdq
-from course_lib.profiling.layer_tables.layer_times import LayerTimings
 from course_lib.recipe import Recipe
 
 LAYERS = json.dumps({
@@ -39,6 +37,9 @@ TIMES = json.dumps([
 TRACE = json.dumps(
     {"traceEvents": [{"ph": "X", "cat": "kernel", "name": "void a::gemm<4>(int)", "ts": 1, "dur": 9, "args": {}}]}
 )
+ONNX_RUNTIME = (
+    '[{"cat": "Node", "ph": "X", "name": "e_kernel_time", "dur": 9, "ts": 1, "args": {"op_name": "Exp", "node_index": "0"}}]'
+)
 KERNELS = (
     '"ID","Kernel Name","gpu__time_duration.sum","sm__throughput.avg.pct_of_peak_sustained_elapsed"\n'
     '"","","us","%"\n"0","gemm","1.500,25","65,7"\n'
@@ -59,6 +60,7 @@ FILES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {  # of each: name, cont
     "times.json": (TIMES, ("20 inferences, 250.0 per second", "GPU compute   2.0000      2.0000 to 2.0000")),
     "trace.json": (TRACE, ("GPU busy 100 %", "gemm", "none of the usual faults")),
     "trace.json.gz": (gzip.compress(TRACE.encode()), ("GPU busy 100 %",)),
+    "onnxruntime.json": (ONNX_RUNTIME, ("1 of 1 layers take half of 0.009 ms",)),
     "kernels.csv": (KERNELS, ("kernels.csv, launches of kernels: 1\n", "1.5 ms", "66 %")),
 }
 
@@ -92,27 +94,6 @@ def test_a_timeline_with_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     profile(tmp_path / "report.sqlite", as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert document["busy_us"] == 1900 and document["faults"][0]["name"] == "idle GPU" and document["lacks"] == ""
-
-
-def test_a_profile_of_onnx_runtime(tmp_path: Path) -> None:
-    assert isinstance(profile_files.read(_recorded(tmp_path)), LayerTimings)
-
-
-def _recorded(folder: Path) -> Path:
-    import numpy as np
-    import onnxruntime
-    from onnx import helper
-
-    shape = ("x", 1, [4]), ("y", 1, [4])
-    graph = helper.make_graph(
-        [helper.make_node("Exp", ["x"], ["y"], name="e")], "g", *([helper.make_tensor_value_info(*s)] for s in shape)
-    )
-    options = onnxruntime.SessionOptions()
-    options.enable_profiling, options.profile_file_prefix = True, str(folder / "run")
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    session.run(None, {"x": np.ones(4, np.float32)})
-    return Path(session.end_profiling())
 
 
 def test_layer_information_adds_operators_and_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,8 +48,10 @@ def test_autograde_of_formgrader_grades_as_the_course_does(tmp_path: Path, monke
     assert verdict and verdict.score == 0 and verdict.provenance["sandbox"].startswith("bubblewrap")
     graded = room.folder / "autograded" / "ada" / LAB.name
     assert "your report" in (graded / f"{LAB.name}.ipynb").read_text() and not (graded / "recipe.toml").exists()
-    for pages in ("reports", f"feedback/ada/{LAB.name}"):
-        assert [*(room.folder / pages).rglob(f"{LAB.name}.html")], pages
+    assert (room.folder / "reports" / "ada" / f"{LAB.name}.html").is_file()
+    page = (room.folder / "feedback" / "ada" / LAB.name / f"{LAB.name}.html").read_text()
+    assert page.index("course-report") < page.index("'ada'") and "Test cell" not in page, "the report comes first"
+    assert "summary { display: list-item" in page and "table-layout: auto" in page
     with gradebook.opened(room.folder) as book:
         submission = book.find_submission(LAB.name, "ada")
         assert str(submission.timestamp) == "2026-05-02 18:00:00"

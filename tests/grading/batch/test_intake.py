@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.grading.batch.archive import Selection
-from course_lib.grading.batch.collection import collected
-from course_lib.grading.batch.intake import id_problem, read_time, shown, submission_time
+from course_lib.grading.batch.intake import id_problem, read_time, submission_time
 from tests.grading.conftest import LAB
 
 
@@ -51,16 +50,6 @@ def test_honest_ids(name, form):
 def test_ids_that_something_cannot_hold(name, said):
     reason = id_problem(name)
     assert said in reason and reason.isascii() and reason.isprintable() and len(reason) < 140
-
-
-def test_every_folder_is_graded_or_listed_with_a_reason(tmp_path):
-    good, bad = ["ada", "zoë", "学生 2"], ["a[1]", "--force", "a\u00a0b", os.fsdecode(b"\xff\xfe"), "n" * 240]
-    for name in (*good, *bad):
-        (tmp_path / name / LAB.name).mkdir(parents=True)
-    found = collected(tmp_path, LAB.name)
-    assert found.students == tuple(sorted(good, key=os.fsencode))
-    assert sorted(one.shown for one in found.rejected) == sorted(map(shown, bad))
-    assert all(re.fullmatch(r"[ -~]+", str(one)) for one in found.rejected)
 
 
 # ---- times

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ from tests.grading.conftest import needs_sandbox
 
 
 def run(
-    folder: Path, cell: str, assignment: str = "lab01", *, trusted: bool = True, files: Mapping[str, bytes] = {}, **limits: Any
+    folder: Path, cell: str, assignment: str = "lab01", *, trusted: bool = True, **limits: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Names of the errors that a notebook of one cell ends with, and what later steps get; the cells are this test's own."""
     folder.mkdir()
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
     resources = {"metadata": {"path": str(folder)}, "nbgrader": {"assignment": assignment, "notebook": "none"}}
     notebook = new_notebook(cells=[new_code_cell(cell)])
     notebook, after = SandboxedExecute(trusted=trusted, max_output_bytes=100_000, **limits).preprocess(notebook, resources)
@@ -45,20 +42,6 @@ def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     assert errors == []
     assert not (tmp_path / "home" / name).exists()
     assert resources["from_notebook"].too_large == f"{name} is larger than {limit:,} bytes, the largest size that is taken"
-
-
-def test_submitted_files_stay_and_missing_ones_are_filled_in(tmp_path: Path) -> None:
-    """A notebook that fails on the grader's machine replaced a right file, and one that was right replaced a wrong file."""
-    submitted = tmp_path / "home"
-    cell = "open('model.onnx', 'w').write('by the notebook'); open('recipe.toml', 'w').write('by the notebook')"
-    errors, resources = run(submitted, cell, "lab01_first_engine", files={"recipe.toml": b"as submitted"})
-    assert errors == []
-    assert (submitted / "recipe.toml").read_bytes() == b"as submitted"
-    assert (submitted / "model.onnx").read_bytes() == b"by the notebook"
-    assert resources["from_notebook"].notes == [
-        "model.onnx was not submitted: the file that the notebook wrote was judged",
-        "the notebook now writes another recipe.toml: the submitted file was judged",
-    ]
 
 
 @needs_sandbox

@@ -114,38 +114,6 @@ def test_limits_hold():
 
 
 @needs_sandbox
-def test_grading_code_is_hidden():
-    assert inside("import course_lib.grading.judge.judging").returncode != 0
-    assert inside("import course_lib.labs.lab01_first_engine.lab, course_lib.engines").returncode == 0
-
-
-@needs_sandbox
-def test_the_answers_of_no_lab_are_inside():
-    """Every lab can be found, none can write its reference, and a placeholder is where each module with answers was."""
-    ran = inside("""
-import sys, tempfile
-from pathlib import Path
-sys.dont_write_bytecode = True
-from course_lib import labs
-from course_lib.errors import ReferenceAbsent
-from course_lib.labs import withheld
-for name in labs.names():
-    lab = labs.find(name)
-    try:
-        lab.write_reference(Path(tempfile.mkdtemp()))
-        print("written:", name)
-    except ReferenceAbsent:
-        pass
-folder, placeholder = Path(labs.__file__).parent, Path(withheld.__file__).read_bytes()
-hidden = [file for found in folder.glob("lab*/reference*") for file in (found.rglob("*") if found.is_dir() else [found])]
-print("known:", [file for file in hidden if file.is_file() and file.read_bytes() != placeholder])
-print("compiled:", list(folder.glob("lab*/__pycache__/reference*")))
-""")
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == ["known: []", "compiled: []"]
-
-
-@needs_sandbox
 def test_a_process_that_needs_numpy_only_sees_no_course():
     ran = inside(f"import numpy, os; print(os.listdir({str(Path(sandbox.__file__).parents[2])!r}))", Sandbox(course=False))
     assert ran.stdout.strip() == "[]", ran.stdout + ran.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib import labs
 from course_lib.engines.worker.allowance import Allowance, Charged
-from course_lib.errors import ExaminerFault
+from course_lib.errors import EngineError, ExaminerFault
 from course_lib.grading.judge import judging
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import FAULT, Points, Review
@@ -62,14 +62,22 @@ def test_several_tasks_may_fail_one_by_one(submission, monkeypatch):
     assert Review.of(LAB, verdict).points == Points(0, 6, 10)
 
 
-@pytest.mark.parametrize("error", [ValueError("no task can be judged"), ExaminerFault("no task can be judged")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ExaminerFault("it can be judged by nobody"),
+        *(kind("it can\nbe judged") for kind in (ValueError, RecursionError, EngineError)),
+    ],
+)
 def test_an_examiner_that_can_judge_nothing_has_failed(error, submission, monkeypatch):
+    """The gradebook gets a verdict that an instructor has to review, and not an exception out of a notebook."""
+
     def examined(lab, folder, examiner, only=None):
         raise error
 
     monkeypatch.setattr(type(LAB), "examine", examined)
     verdict = judge(LAB, submission, trusted=True)
-    assert "no task can be judged" in verdict.fault and not verdict.outcomes
+    assert "it can be judged" in verdict.fault and "\n" not in verdict.fault and (verdict.outcomes, verdict.score) == ((), 0)
 
 
 def test_a_submission_that_has_used_up_its_time_gains_nothing_from_an_error(submission, monkeypatch):

@@ -120,14 +120,6 @@ def test_the_gradebook_marks_what_has_to_be_reviewed(tmp_path):
             assert sum(grade.auto_score for grade in grades if grade.name != "written") == found.score
 
 
-def test_points_by_hand_leave_nothing_open_until_they_are_older_than_the_verdict(tmp_path):
-    room = new_room(tmp_path)
-    put(room, "ada", unsure(), by_hand={"speed": 3.0})  # marked, as grading again leaves it
-    (one,) = read(LAB, room).submissions
-    assert (one.review.points.earned, one.review.points.open, one.review.points.lost) == (10, 0, 2)
-    assert [reason.code for reason in one.review.reasons] == ["by_hand"]
-
-
 def test_a_verdict_comes_back_from_its_json():
     for document in (json.loads(json.dumps(real_verdict().to_json())), faulty(), unsure()):
         assert json.loads(json.dumps(Verdict.from_json(document).to_json())) == json.loads(json.dumps(document))

@@ -66,9 +66,9 @@ def test_usual_cells_stay_as_they_are(text):
     assert exports._plain(text) == text
 
 
-def test_the_list_of_learners_is_not_committed_by_mistake():
-    """`students.csv` and the exported grades, as the guide names them."""
-    names = ["students.csv", "grades.csv", "all.csv", "classroom/gradebook.db"]
+def test_files_of_a_class_are_not_committed_by_mistake():
+    """As the guide names them."""
+    names = ["students.csv", "grades.csv", "all.csv", "classroom/gradebook.db", "classroom-2027/x", "nbgrader_config_local.py"]
     done = subprocess.run(["git", "check-ignore", "--no-index", *names], cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 128:
         pytest.skip("not a git repository")
