@@ -36,7 +36,7 @@ from course_lib.labs import Examiner, Lab
 from course_lib.labs.framework.examination import at_once
 
 _QUICK_S = 1.0  # for measurements whose results nobody reads
-_RECORDED = RESULTS / "timing_caches"  # made on quiet hosts
+_RECORDED = RESULTS / "timing_caches"  # see its README
 
 
 @dataclass(frozen=True)
