@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab01_first_engine import checks, reference
 
@@ -17,6 +16,7 @@ class FirstEngine(Lab):
 
     name = "lab01_first_engine"
     title = "Lab 01: your first engine"
+    work_class = checks.FirstEngineWork
     artifacts: ClassVar = {"model.onnx": 64 << 20, "recipe.toml": 64 << 10}
     tasks = (
         Task("profile", "A profile for the traffic", 3, checks.profile),
@@ -37,10 +37,6 @@ class FirstEngine(Lab):
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """FP32, as exported, tuned for the most frequent batch."""
         reference.write(folder, checks.SERVICE, opset)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.FirstEngineWork:
-        """Two engines on the same fresh images."""
-        return checks.FirstEngineWork(self, folder, examiner)
 
 
 lab = FirstEngine()

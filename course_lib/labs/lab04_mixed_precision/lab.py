@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab04_mixed_precision import checks, given, reference
 
@@ -17,6 +16,7 @@ class MixedPrecision(Lab):
 
     name = "lab04_mixed_precision"
     title = "Lab 04: mixed precision"
+    work_class = checks.MixedWork
     artifacts: ClassVar = {given.FILE: given.MAX_BYTES, "model.onnx": 16 << 20, "recipe.toml": 64 << 10}
     tasks = (
         Task("find", "What breaks in FP16", 2, checks.find),
@@ -38,10 +38,6 @@ class MixedPrecision(Lab):
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """Move the scale of the scores before the product, and keep the squares and one MLP in FP32, for every builder alike."""
         reference.write(folder)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.MixedWork:
-        """The findings, the engine's kernels, and the answers of the rounded graph."""
-        return checks.MixedWork(self, folder, examiner)
 
 
 lab = MixedPrecision()

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE, PRECISION, PROFILE, ZERO_POINT
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab05_calibration import checks, reference
 
@@ -17,6 +16,7 @@ class Calibration(Lab):
 
     name = "lab05_calibration"
     title = "Lab 05: calibration"
+    work_class = checks.CalibrationWork
     artifacts: ClassVar = {"calibrator.py": 64 << 10, "model.onnx": 64 << 20, "recipe.toml": 64 << 10}
     tasks = (
         Task("calibrator", "A calibrator that finds the threshold", 2, checks.calibrator),
@@ -37,10 +37,6 @@ class Calibration(Lab):
     def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
         """Min-max over the scans that are no brighter than ink can be."""
         reference.write(folder)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.CalibrationWork:
-        """A calibrator and an engine."""
-        return checks.CalibrationWork(self, folder, examiner)
 
 
 lab = Calibration()

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab06_qat import checks, given
 from course_lib.labs.lab06_qat.checks import QatWork
@@ -18,6 +17,7 @@ class QuantizationAwareTraining(Lab):
 
     name = "lab06_qat"
     title = "Lab 06: training for INT8"
+    work_class = QatWork
     artifacts: ClassVar = {
         **dict.fromkeys((checks.CHOICES, checks.QAT), checks.MAX_BYTES),
         given.TRAINED: given.MAX_BYTES,
@@ -39,10 +39,6 @@ class QuantizationAwareTraining(Lab):
         from course_lib.labs.lab06_qat import reference
 
         reference.write_files(folder, learner)
-
-    def work(self, folder: Path, examiner: Examiner) -> QatWork:
-        """With the networks of the files, and what their engines answer."""
-        return QatWork(self, folder, examiner)
 
 
 lab = QuantizationAwareTraining()

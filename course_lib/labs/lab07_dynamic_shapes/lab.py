@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task, Tier, tier
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab07_dynamic_shapes import checks
 from course_lib.labs.lab07_dynamic_shapes.given import FILE
@@ -21,6 +20,7 @@ class DynamicShapes(Lab):
 
     name = "lab07_dynamic_shapes"
     title = "Lab 07: dynamic shapes"
+    work_class = checks.ShapesWork
     artifacts: ClassVar = {checks.RECIPE: 64 << 10, checks.SEARCH: 64 << 10, FILE: 4 << 10}
     tasks = (
         Task("cover", "Every request accepted", 2, checks.cover),
@@ -51,10 +51,6 @@ class DynamicShapes(Lab):
         from course_lib.labs.lab07_dynamic_shapes import reference
 
         reference.write(folder, learner)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.ShapesWork:
-        """See `Lab.work`."""
-        return checks.ShapesWork(self, folder, examiner)
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
         """See `Lab.speed_tier`."""

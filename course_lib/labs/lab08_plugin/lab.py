@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import NOT_EXAMINED, Criterion, Outcome, Task, Tier
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab08_plugin import checks, reference
 
@@ -19,6 +18,7 @@ class PluginLab(Lab):
 
     name = "lab08_plugin"
     title = "Lab 08: a plugin of your own"
+    work_class = checks.PluginWork
     artifacts: ClassVar = {"rotary.cu": checks.MOST_BYTES, "rotary_plugin.py": checks.MOST_BYTES}
     tasks = (
         Task("kernel", "A correct rotation kernel", 4, checks.kernel),
@@ -39,10 +39,6 @@ class PluginLab(Lab):
         """A kernel whose threads rotate several heads, and a plugin around it."""
         (folder / "rotary.cu").write_text(reference.KERNEL)
         (folder / "rotary_plugin.py").write_text(reference.PLUGIN)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.PluginWork:
-        """Both files."""
-        return checks.PluginWork(self, folder, examiner)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
         """As for every lab, but without TensorRT's bindings an instructor decides."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib.errors import MISSING_FILE, EngineError
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab09_runtime import checks, given
 from course_lib.labs.lab09_runtime.sandboxed.run_loop import FILE
@@ -24,6 +23,7 @@ class ByHand(Lab):
 
     name = "lab09_runtime"
     title = "Lab 09: the runtime by hand"
+    work_class = checks.Loop
     artifacts: ClassVar = {FILE: checks.MAX_BYTES}
     tasks = (
         Task("answers", "The right answer to every request", 2, checks.answers),
@@ -37,10 +37,6 @@ class ByHand(Lab):
         checks.EMPTY: "Begin with one request, as in the cells above.",
         "": "Import the file in the notebook, and call `serve`: the same error appears there.",
     }
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.Loop:
-        """What the loop did with secret requests."""
-        return checks.Loop(self, folder, examiner)
 
     def write_given(self, trt: Any, folder: str | Path = ".") -> None:
         """Write ``engine.plan``, as this module `tensorrt` builds it."""

@@ -9,7 +9,6 @@ from typing import ClassVar, get_args
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES
 from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab10_profiling import checks, network
 from course_lib.labs.lab10_profiling import service as services
@@ -21,6 +20,7 @@ class Profiling(Lab):
 
     name = "lab10_profiling"
     title = "Lab 10: profiling"
+    work_class = checks.PipelineWork
     artifacts: ClassVar = {FILE: checks.MAX_BYTES, checks.CAUSES: checks.MAX_BYTES}
     tasks = (
         Task("causes", "Name the causes, with evidence", 3, checks.causes),
@@ -41,10 +41,6 @@ class Profiling(Lab):
         checks.FAR_OFF: "Compare your images with the given pipeline's, scan by scan, before any engine sees them.",
         "": "Run `record(source)` in the notebook: the same error appears there.",
     }
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.PipelineWork:
-        """The recordings and the race of a submission."""
-        return checks.PipelineWork(self, folder, examiner)
 
     def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
         """All four causes fixed, in one thread; the evidence is recorded on this machine."""

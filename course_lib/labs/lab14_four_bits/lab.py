@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab14_four_bits import checks, given
 from course_lib.labs.lab14_four_bits.checks import FourBitsWork
@@ -18,6 +17,7 @@ class FourBits(Lab):
 
     name = "lab14_four_bits"
     title = "Lab 14: four bits"
+    work_class = FourBitsWork
     artifacts: ClassVar = {
         **dict.fromkeys((checks.LEARNER, checks.PACKED, checks.SCALES), checks.MAX_BYTES),
         given.FILE: given.MAX_BYTES,
@@ -38,10 +38,6 @@ class FourBits(Lab):
         from course_lib.labs.lab14_four_bits import reference
 
         reference.write_files(folder, learner)
-
-    def work(self, folder: Path, examiner: Examiner) -> FourBitsWork:
-        """With the arrays of the three files, the loss and the kernels."""
-        return FourBitsWork(self, folder, examiner)
 
 
 lab = FourBits()

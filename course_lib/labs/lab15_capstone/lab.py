@@ -18,6 +18,7 @@ class Capstone(Lab):
 
     name = "lab15_capstone"
     title = "Lab 15: capstone"
+    work_class = checks.PipelineWork
     artifacts: ClassVar = {"model.onnx": 64 << 20, "recipe.toml": 64 << 10, given.FILE: given.MAX_BYTES}
     process_s: ClassVar = 180.0  # the reference takes up to 35 s
     tasks = (
@@ -41,17 +42,13 @@ class Capstone(Lab):
         """The given detector, one frame per call, in INT8 if the machine is faster with it."""
         reference.write(folder)
 
-    def work(self, folder: Path, examiner: Examiner) -> checks.PipelineWork:
-        """One trial that all tasks share."""
-        return checks.PipelineWork(self, folder, examiner)
-
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[given.Trial, Plan]:
         """A learner's trial: the same run on a shorter video, and the plan that was built.
 
         Raises:
             CourseError: the errors of the examination about the files.
         """
-        with self.work(Path(folder), Examiner()) as work:
+        with checks.PipelineWork(self, Path(folder), Examiner()) as work:
             work.frames = frames
             return work.trial, work.plan
 

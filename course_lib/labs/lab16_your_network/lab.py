@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab16_your_network import checks
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE
@@ -18,6 +17,7 @@ class YourNetwork(Lab):
 
     name = "lab16_your_network"
     title = "Lab 16: your network"
+    work_class = checks.NetworkWork
     artifacts: ClassVar = {
         NETWORK: 64 << 10,
         **{f"{precision}.onnx": 64 << 20 for precision in PRECISIONS},
@@ -46,10 +46,6 @@ class YourNetwork(Lab):
         from course_lib.labs.lab16_your_network import reference
 
         reference.write(folder)
-
-    def work(self, folder: Path, examiner: Examiner) -> checks.NetworkWork:
-        """Three engines of one network."""
-        return checks.NetworkWork(self, folder, examiner)
 
 
 lab = YourNetwork()
