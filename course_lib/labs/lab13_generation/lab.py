@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib.errors import MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task, Tier, tier
-from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab13_generation import checks
 from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE, GenerationWork
@@ -21,6 +20,7 @@ class Generation(Lab):
 
     name = "lab13_generation"
     title = "Lab 13: generate"
+    work_class = GenerationWork
     artifacts: ClassVar = {MODEL: 16 << 20, HOST: 64 << 10, RECIPE: 64 << 10}
     tasks = (
         Task("answers", "The right scores, with a ring", 3, checks.answers),
@@ -50,10 +50,6 @@ class Generation(Lab):
         (folder / MODEL).write_bytes(reference.serialized())
         (folder / HOST).write_text(reference.HOST, encoding="utf-8")
         reference.RECIPE.save(folder / RECIPE)
-
-    def work(self, folder: Path, examiner: Examiner) -> GenerationWork:
-        """See `Lab.work`."""
-        return GenerationWork(self, folder, examiner)
 
     def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
         """See `Lab.speed_tier`."""
