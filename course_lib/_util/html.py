@@ -32,11 +32,18 @@ def notebook_table(caption: str, columns: Mapping[str, str], rows: Iterable[tupl
 
 
 def check_card(
-    title: str, mark: str, color: str, message: str, *, aside: str = "", criteria: Sequence[object] = (), hint: str = ""
+    title: str,
+    mark: str,
+    color: str,
+    message: str,
+    *,
+    aside: str = "",
+    requirements: Sequence[Sequence[str]] = (),
+    hint: str = "",
 ) -> str:
-    """The result of a check as a cell's output, the same for exercises and labs."""
+    """The result of a check as a cell's output, the same for exercises and labs, with rows of `course_lib.labs.requirements`."""
     known: dict[str, Any] = {"title": title, "mark": mark, "color": color, "message": message}
-    return render("_util", "check.html", **known, aside=aside, criteria=criteria, hint=hint)
+    return render("_util", "check.html", **known, aside=aside, requirements=requirements, hint=hint)
 
 
 def _code(text: object) -> Markup:

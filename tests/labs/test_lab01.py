@@ -81,7 +81,7 @@ def test_several_profiles_may_share_the_range(submission):
 def test_mistake_a_profile_that_is_tuned_for_another_batch(submission, best):
     examined = submission(text=recipe(best=best).dumps(), only="profile")
     assert tiers(examined) == {"profile": "partial"} and examined.points == 1.5
-    assert f"opt for one image is {best}" in examined.outcomes[0].message and "Expected: 1." in examined.outcomes[0].message
+    assert f"tuned batch is {best}" in examined.outcomes[0].message and "Expected: 1." in examined.outcomes[0].message
     assert "send most often" in hints(examined)
 
 

@@ -156,9 +156,7 @@ def without_disturbed(lab: Lab, found: Examination, disturbances: Sequence[str])
         return found
     reason = f"The measurement was disturbed: {disturbances[-1]}. Grade again on a quiet machine."
     outcomes = [
-        lab.outcome(
-            outcome.task.id, Tier.INCONCLUSIVE, f"{reason} Measured: {outcome.message.removeprefix('Right: ')}", share=0.0
-        )
+        lab.outcome(outcome.task.id, Tier.INCONCLUSIVE, f"{reason} Measured: {outcome.message}", share=0.0)
         if outcome.task.id in lab.timed_tasks
         else outcome
         for outcome in found.outcomes

@@ -147,6 +147,6 @@ def _reason(lab: Lab, verdict: Verdict | None, cell: Cell) -> tuple[str, str]:
     for outcome in verdict.outcomes if verdict else ():
         if outcome.task.id == cell.name and outcome.tier == Tier.INCONCLUSIVE:
             code = outcome.code if outcome.code in _CAUSES else INCONCLUSIVE
-            message = outcome.message.removeprefix("Inconclusive: ")  # the cause is said before
-            return code, f"{title}: {_CAUSES.get(code, 'inconclusive')}. {message[:1].upper()}{message[1:]}"
+            message = outcome.remark.removeprefix("Inconclusive: ")  # the cause is said before
+            return code, f"{title}: {_CAUSES.get(code, 'inconclusive')}. {message[:1].upper()}{message[1:]}".strip()
     return UNGRADED, f"{title} has no points yet"

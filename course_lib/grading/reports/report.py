@@ -15,7 +15,7 @@ from course_lib.grading.judge.review import Cell, Review
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import pages, speed_figure
 from course_lib.grading.reports.layer_feedback import LayerFeedback
-from course_lib.labs import Lab, Outcome
+from course_lib.labs import Lab, Outcome, requirements
 from course_lib.labs.framework.criteria import Tier, grouped
 from course_lib.style import breakable_html
 
@@ -72,7 +72,8 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
         {
             "outcome": group[0],
             "rows": [_row(outcome, known.get(outcome.task.id)) for outcome in group],
-            "message": "" if group[0].message in reasons else group[0].message,
+            "message": "" if group[0].remark in reasons else group[0].remark,
+            "requirements": pages.table(requirements.COLUMNS, requirements.rows(group[0].criteria)),
         }
         for group in grouped(verdict.outcomes)
     ]
@@ -80,7 +81,7 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
     questions = [
         (
             "Written question" if len(written) == 1 else f"Written question {cell.name!r}",
-            cell.points,
+            "–" if cell.marked and not cell.by_hand else cell.points,
             cell.maximum,
             "an instructor will read it" if cell.marked else _BY_HAND if cell.by_hand else "not answered",
         )
@@ -90,6 +91,7 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
 
 
 def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float, float, str]:
+    """Title, points, maximum, and how the points came about."""
     if cell and cell.by_hand:
         return outcome.task.title, cell.points, cell.maximum, _BY_HAND
     return outcome.task.title, outcome.points, outcome.task.points, _TIERS[outcome.tier]
@@ -99,7 +101,6 @@ def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:
     ratios = speed_figure.ratios(comparison, lab.speed)
     return {
         "figures": [pages.figure(*drawn) for drawn in (speed_figure.latencies(comparison), speed_figure.intervals(ratios))],
-        "ratios": [speed_figure.sentence(ratio) for ratio in ratios],
         "rounds": len(comparison.measurements[comparison.baseline].latencies_ms),
     }
 
@@ -120,5 +121,8 @@ def _differences(layers: LayerFeedback) -> Markup:
 
 def _kernels(table: LayerTable) -> Markup:
     keys = ("operators" if table.operators else "onnx", "types", "shape", "format")
-    rows = [[breakable_html(row["kernel"]), *(row[key] for key in keys)] for row in table.rows()]
+    found = table.rows()
+    shared = {key for key in ("types", "format") if len(found) > 1 and len({row[key] for row in found}) == 1}
+    keys = [key for key in keys if key not in shared]
+    rows = [[breakable_html(row["kernel"]), *(row[key] for key in keys)] for row in found]
     return pages.table(("kernel", *keys), rows, caption=f"{table.caption()}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from course_lib.grading.reports import pages
 from course_lib.labs.framework.racing import Tiers
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _SEED = 0  # as the judge's, so that the page shows the very intervals that decided
@@ -49,7 +48,9 @@ def latencies(comparison: Comparison) -> tuple[Figure, str]:
     names = list(comparison.measurements)
     everything = np.concatenate(list(comparison.latencies().values()))
     end = float(np.percentile(everything, _SLOWEST))
-    edges = np.linspace(0.95 * float(everything.min()), 1.05 * end, 121)
+    first = float(everything.min())
+    room = 0.05 * (end - first) + 0.01 * first  # between the axis and the fastest call
+    edges = np.linspace(first - room, end + room, 121)
     for row, name in enumerate(reversed(names)):
         measured = comparison.measurements[name]
         color = pages.BLUE if name == "yours" else pages.GRAY
@@ -79,14 +80,16 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
         one = ratio.interval
         axes.plot([one.low, one.high], [row, row], lw=6, color=pages.BLUE, solid_capstyle="butt", alpha=0.45)
         axes.plot(one.median, row, "o", ms=6, color=pages.BLUE)
-        axes.plot([1, 1], [row - 0.13, row + 0.1], lw=0.8, ls=":", color="black")  # short: it must not cross words
+        axes.plot([1, 1], [row - 0.2, row + 0.1], lw=0.8, ls=":", color="black")  # short: it must not cross words
         axes.annotate(str(one), (one.median, row + 0.13), ha="center", va="bottom", fontsize=8, annotation_clip=False)
         if ratio.partial is not None and ratio.full is not None:
-            _boundary(axes, row, ratio.partial, f"part from \n{ratio.partial:g} ", style.color(4), "right")
-            _boundary(axes, row, ratio.full, f" all from\n {ratio.full:g}", style.color(2), "left")
+            for bound, color in ((ratio.partial, style.color(4)), (ratio.full, style.color(2))):
+                axes.plot([bound, bound], [row - 0.2, row + 0.1], lw=2, color=color)
+            label = f"part of the points from {ratio.partial:g}, all from {ratio.full:g}"
+            axes.text(0.5, row - 0.27, label, ha="center", va="top", fontsize=8, transform=axes.get_yaxis_transform())
     axes.set_yticks(range(len(found)), [f"against\n{ratio.over}" for ratio in reversed(found)])
     axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
-    axes.margins(x=0.35)  # room for the labels beside the outermost boundaries
+    axes.margins(x=0.35)  # room for the numbers above the outermost intervals
     axes.set_title("Your speed, and where points begin")
     return figure, " ".join(map(sentence, found))
 
@@ -107,8 +110,3 @@ def sentence(ratio: Ratio) -> str:
         else "is below both"
     )
     return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}: the whole interval {where}."
-
-
-def _boundary(axes: Axes, row: int, at: float, label: str, color: str, side: Literal["left", "right"]) -> None:
-    axes.plot([at, at], [row - 0.4, row + 0.1], lw=2, color=color)
-    axes.annotate(label, (at, row - 0.15), ha=side, va="top", fontsize=8)

@@ -78,13 +78,6 @@ class Criterion:
         """Whether it is not met, and a first failure does not say what was expected."""
         return self.met is False and bool(self.expected)
 
-    def __str__(self) -> str:
-        answer = {True: "met", False: "not met", None: "not decided"}[self.met]
-        answer += f" (expected {self.expected})" if self.withholds else ""
-        if not self.has_value:
-            return f"{self.name} (for {self.needed_for}): {answer}"
-        return f"{self.name}: found {self.found}, {self.needed_for} need {self.bound}: {answer}"
-
 
 @dataclass(frozen=True)
 class Task:
@@ -122,6 +115,11 @@ class Outcome:
         return self.tier == Tier.INCONCLUSIVE and self.code == NO_REFERENCE
 
     @property
+    def remark(self) -> str:
+        """The message without what a table of the requirements shows."""
+        return self.message.replace(findings(self.criteria), " ".join(_symptoms(self.criteria))).strip()
+
+    @property
     def passed(self) -> bool:
         """Whether it has all points, or misses nothing of what can be decided without the reference."""
         return self.tier == Tier.FULL or (self.open and all(criterion.met is not False for criterion in self.criteria))
@@ -144,12 +142,11 @@ class Outcome:
         return cls(**{**values, "task": Task(**values["task"]), "tier": Tier(values["tier"]), "criteria": criteria})
 
     def _repr_html_(self) -> str:
-        return check_card(
-            *(self.task.title, self.mark, _MARKS[self.tier][1], self.message),
-            aside=f"({self.points:g} of {self.task.points:g} points)",
-            criteria=self.criteria,
-            hint=self.hint,
-        )
+        from course_lib.labs.requirements import rows
+
+        aside = f"({self.points:g} of {self.task.points:g} points)"
+        card = self.task.title, self.mark, _MARKS[self.tier][1], self.message
+        return check_card(*card, aside=aside, requirements=rows(self.criteria), hint=self.hint)
 
 
 def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
@@ -243,15 +240,19 @@ def findings(criteria: Iterable[Criterion]) -> str:
     criteria = tuple(criteria)
     wrong = _by_name(missed(criteria))
     met = _by_name(one for one in criteria if one.met and one.name not in {other.name for other in wrong})
-    parts = [one.symptom for one in wrong if one.symptom]
+    parts = _symptoms(criteria)
     if others := [one for one in wrong if not one.symptom]:
         parts.append(f"Not met: {'; '.join(map(_short, others))}.")
     if answers := [one.expected for one in wrong if one.withholds]:
         parts.append(f"Expected: {'; '.join(answers)}.")
     if met:
-        shown = (f"{one.name} {one.found}" if one.has_value else one.name for one in met)
-        parts.append(f"{'Also met' if wrong else 'Right'}: {'; '.join(shown)}.")
+        shown = "; ".join(f"{one.name}: {one.found}" if one.has_value else one.name for one in met)
+        parts.append(f"Also met: {shown}." if wrong else f"{shown[0].upper()}{shown[1:]}.")
     return " ".join(parts)
+
+
+def _symptoms(criteria: Iterable[Criterion]) -> list[str]:
+    return [one.symptom for one in _by_name(missed(criteria)) if one.symptom]
 
 
 def _by_name(criteria: Iterable[Criterion]) -> list[Criterion]:

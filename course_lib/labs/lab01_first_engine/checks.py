@@ -90,11 +90,11 @@ def profile(work: FirstEngineWork) -> Iterator[Criterion]:
     hint = "The engine rejects a shape outside [min, max] at run time. Which of your three shapes has to change?"
     for least, needed_for in ((high // 2, HALF), (high, ALL)):
         met, bound = len(accepted) >= least, f"{least} of {high} sizes"
-        yield Criterion("batches that it accepts", covered, bound, met, needed_for, hint, symptom=symptom)
+        yield Criterion("accepted batches", covered, bound, met, needed_for, hint, symptom=symptom)
     tuned = next((one.opt[0] for one in _ranges(work.recipe) if one.contains((USUAL, 1, 32, 32))), 0)
     hint = "TensorRT chooses the fastest kernels for opt. Which batch does the service send most often?"
     if tuned:
-        yield equals("opt for one image", tuned, USUAL, bound="the batch that the service sends most often", hint=hint)
+        yield equals("tuned batch", tuned, USUAL, bound="the batch that the service sends most often", hint=hint)
 
 
 def accuracy(work: FirstEngineWork) -> Iterator[Criterion]:

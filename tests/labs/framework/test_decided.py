@@ -31,7 +31,7 @@ OPEN = open_without_reference("kernels", "12")
 @pytest.mark.parametrize(
     ("criteria", "tier", "points", "words"),
     [
-        ([at_least("SQNR", 41.0, 36.0, unit="dB")], "full", 2, "Right: SQNR 41 dB."),
+        ([at_least("SQNR", 41.0, 36.0, unit="dB")], "full", 2, "SQNR: 41 dB."),
         ([at_least("SQNR", float("nan"), 36.0, HALF, unit="dB")], "none", 0, "SQNR is nan dB"),
         ([at_least("SQNR", 41.0, 20.0, HALF), at_most("bytes", 3_000, 2_000)], "partial", 1, "Not met: bytes is 3,000"),
         ([at_least("SQNR", 41.0, 20.0, HALF), OPEN], "inconclusive", 0, "Not compared with the reference yet"),

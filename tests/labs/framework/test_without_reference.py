@@ -46,7 +46,7 @@ def test_a_task_that_needs_the_reference_is_open_and_the_other_is_judged(tmp_pat
         ("full", 2, "", "passed"),
         ("inconclusive", 0, NO_REFERENCE, "open"),
     ]
-    assert found.outcomes[1].message == "Right: SQNR 40 dB. Not compared with the reference yet: the grader does that."
+    assert found.outcomes[1].message == "SQNR: 40 dB. Not compared with the reference yet: the grader does that."
     assert (found.points, found.open_points, found.max_points) == (2, 3, 5)
     assert Two().check("compared", tmp_path).code == NO_REFERENCE
     lost = Examination((Two().outcome("compared", "none", EngineError("it failed", code=NO_REFERENCE)),))
