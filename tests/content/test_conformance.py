@@ -69,7 +69,6 @@ def test_what_is_wrong_is_found(tmp_path: Path, code: str, problem: str) -> None
     "code",
     [
         "def f(trt):\n    trt.IPluginV3  # not in TensorRT 8.6",
-        "def f(trt):\n    trt.IPluginV3  # TensorRT 10, 11 and 11.4 only",
         "def f(trt, config):\n    config.num_compute_capabilities = 1  # TensorRT for RTX only",
         "import tensorrt_rtx as trt\ntrt.ComputeCapability.SM89",
         "def f(trt):\n    if not hasattr(trt, 'IPluginV3'):\n        raise RuntimeError\n    trt.IPluginV3OneCore",

@@ -41,20 +41,16 @@ def found(*rows: Row) -> Findings:
 
 
 ORDERS: dict[str, tuple[list[Any], str]] = {
-    "two streams": ([copy(10), run(11), WAIT], "wait_missing"),
     "one stream": ([copy(10), run(10), WAIT], ""),
     "an event": ([copy(10), ["record", 10, 5], ["wait", 11, 5], run(11), WAIT], ""),
     "recorded too early": ([["record", 10, 5], copy(10), ["wait", 11, 5], run(11), WAIT], "wait_missing"),
     "waited for too early": ([["wait", 11, 5], copy(10), ["record", 10, 5], run(11), WAIT], "wait_missing"),
     "the host waits for the stream": ([copy(10), ["sync_stream", 10], run(11), WAIT], ""),
-    "the host waits for the other stream": ([copy(10), ["sync_stream", 11], run(11), WAIT], "wait_missing"),
     "the host waits for the event": ([copy(10), ["record", 10, 5], ["sync_event", 5], run(11), WAIT], ""),
     "the default stream waits for all": ([copy(10), run(0), copy(11), WAIT], ""),
-    "all wait for the default stream": ([copy(0), run(11), WAIT], ""),
     "overwritten while a run reads": ([copy(10), WAIT, run(10), copy(11), WAIT], "reused_early"),
     "pinned memory is written too early": ([copy(10, changed=True), run(10), WAIT], "host_overwritten"),
     "one context, two streams": ([copy(10), WAIT, run(10), run(11, scores=ANOTHER_OUT), WAIT], "context_shared"),
-    "two contexts, two streams": ([copy(10), WAIT, run(10), run(11, 3, ANOTHER_OUT), WAIT], ""),
     "a profile for a busy context": ([copy(10), run(10), ["profile", 11, 2, 1], WAIT], "profile_in_flight"),
     "a profile on the stream of the run": ([copy(10), run(10), ["profile", 10, 2, 1], WAIT], ""),
     "a run before its profile": ([copy(10), WAIT, ["profile", 11, 2, 0], run(10), WAIT], "profile_elsewhere"),

@@ -115,7 +115,6 @@ def test_a_keyword_is_what_a_function_reads(tmp_path: Path) -> None:
         ({"ir": "ts"}, ["ir='dynamo'"]),
         ({"arg_inputs": []}, ["second argument"]),
         ({"optimisation_level": 3}, ["would ignore it without a message", "did you mean 'optimization_level'"]),
-        ({"zzz": 1}, ["'zzz'", "would ignore it without a message"]),
         ({"pass_through_build_failures": True}, ["ignores pass_through_build_failures", "leave it out"]),
         ({"cache_built_engines": True}, ["immutable_weights=False"]),
         ({"engine_cache_dir": "/tmp"}, ["cache_built_engines or reuse_cached_engines"]),
@@ -125,7 +124,6 @@ def test_a_keyword_is_what_a_function_reads(tmp_path: Path) -> None:
         ({"torch_executed_ops": "torch.ops.aten.mul.Tensor"}, ["in braces"]),
         ({"torch_executed_ops": {"aten::mul"}}, ["'aten::mul'", "torch.ops.aten.mul.Tensor"]),
         ({"torch_executed_ops": {"torch.nn.functional.relu"}}, ["full name"]),
-        ({"torch_executed_ops": {torch.relu}}, ["full name"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -178,12 +176,9 @@ def test_a_range_becomes_an_input_and_the_whole_graph_is_wanted(double: ModuleTy
     ("make", "precision", "options", "words"),
     [
         (_net, "fp16", {}, ["float32", "module.half()", "enable_autocast=True"]),
-        (_net, "bf16", {}, ["module.bfloat16()"]),
         (lambda: _net().half(), "fp32", {}, ["float16", "module.float()"]),
-        (lambda: _net().half(), "bf16", {}, ["float16", "module.bfloat16()"]),
         (_net, "int8", {}, ["no quantizers", "modelopt"]),
         (_net, "fp32", {"enable_autocast": True}, ["agree"]),
-        (lambda: _net().half(), "fp16", {"enable_autocast": True}, ["agree"]),
         (_net, "fp16", {"enable_autocast": True, "autocast_low_precision_type": torch.bfloat16}, ["agree", "bfloat16"]),
     ],
 )

@@ -53,10 +53,8 @@ def test_an_operator_left_in_pytorch_is_rejected_unless_allowed(monkeypatch: pyt
     ("option", "words"),
     [
         ({"min_blok_size": 1}, "did you mean 'min_block_size'"),
-        ({"dryrun": True}, "would ignore it without a message"),
         ({"cache_built_engines": True}, "would ignore it without a message"),
         ({"calibrator": object()}, r"only torch_tensorrt.compile\(ir='ts'\) reads it"),
-        ({"use_explicit_typing": True}, "the types come from the precision"),
         ({"torch_executed_modules": ["head"]}, "2.2 ignores torch_executed_modules"),
         ({"pass_through_build_failures": True}, "2.2 ignores pass_through_build_failures"),
         ({"enabled_precisions": {torch.half}}, "say precision='fp16'"),

@@ -109,12 +109,10 @@ def test_an_unknown_version_is_rejected(text: str) -> None:
     "code",
     [
         "import tensorrt\ntensorrt.BuilderFlag.FP16",
-        "import tensorrt as t\nt.BuilderFlag.FP16",
         "from tensorrt import BuilderFlag as F\nF.FP16",
         "from tensorrt import *\nBuilderFlag.FP16",
         "import tensorrt_rtx as trt\ntrt.BuilderFlag.FP16",
         "trt = importlib.import_module('tensorrt')\ntrt.BuilderFlag.FP16",
-        "trt = mod.lazy_import('tensorrt>=8.5')\ntrt.BuilderFlag.FP16",
         "import tensorrt as trt\ntrt.tensorrt.BuilderFlag.FP16",
         "import tensorrt as trt\ngetattr(trt.BuilderFlag, 'FP16')",
         "def f(trt):\n    return trt.BuilderFlag.FP16",
@@ -130,18 +128,13 @@ def test_the_module_is_known_under_any_name(code: str) -> None:
     [
         "from tensorflow.python.compiler.tensorrt import trt_convert as trt\ntrt.BuilderFlag.FP16",
         "import tensorrt as trt\nimport argparse\nparser = argparse.ArgumentParser()\nparser.register_input(1)",
-        "import tensorrt as trt\nself.max_workspace_size = args.max_workspace_size",
         "import tensorrt as trt\nfrom sqlalchemy import create_engine\nengine = create_engine('x')\nengine.num_bindings",
-        "import tensorrt as trt\nconfig = {}\nconfig.max_workspace_size",
         "import tensorrt as trt\nengine = 'path'\nengine.num_bindings",
         "import tensorrt as trt\nthing.execute()\nthing.precision\nthing.max_batch_size\nthing.build_engine()",
-        "import tensorrt as trt\ndef num_bindings(self): ...\nx.num_bindings",
         "x.max_workspace_size = 1; y.algorithm_selector",  # a file that does not speak of it
         "import tensorrt as trt\ntrt_setting.max_workspace_size = 1\nexport_params.num_bindings = 2",
-        "import tensorrt as trt\nself.engine_setting.int8_mode = build_settings.fp16_mode",
         "import tensorrt as trt\nengine = open(path, 'rb').read()\nlen(engine)",
         "import tensorrt as trt\nwith open(path, 'rb') as file:\n    engine = file.read()\nlen(engine)",
-        "import tensorrt as trt\nengine = Path(path).read_bytes()\nlen(engine)",
         "import tensorrt as trt\ndef f(engine: bytes):\n    return len(engine)",
         "import tensorrt as trt\ndef load() -> bytes: ...\nengine = load()\nlen(engine)",
         "import tensorrt as trt\ndef f(engine):\n    log(len(engine))\n    return runtime.deserialize_cuda_engine(engine)",
@@ -182,23 +175,19 @@ def test_types_are_followed(code: str) -> None:
     [
         ("hasattr(engine, 'num_bindings')", False),
         ("not hasattr(engine, 'num_io_tensors')", False),
-        ("hasattr(engine, 'num_io_tensors')", True),
         ("hasattr(trt, 'IPluginV3')", True),
         ("hasattr(options, 'verbose')", True),  # no question about TensorRT
-        ("int(trt.__version__.split('.')[0]) < 10", False),
         ("int(trt.__version__.split('.')[0]) >= 7", True),
         ("tuple(map(int, trt.__version__.split('.')[:2])) < (8, 5)", False),
         ("LooseVersion(trt.__version__) < LooseVersion('8.5')", False),
         ("trt_version() >= '7.0'", True),
         ("trt.__version__ >= '10'", True),
-        ("trt.__version__ < '10'", False),
         ("trt.__version__ >= '7'", True),  # as text it is not, and it was meant to be
         ("TRT_BUILD > 8601 and IS_TRT8", False),  # unclear: its author knows
         ("'FP16' in trt.BuilderFlag.__members__", False),
         ("'FP16' not in dir(trt.BuilderFlag)", True),
         ("old and int(trt.__version__.split('.')[0]) < 10", False),
         ("old or int(trt.__version__.split('.')[0]) < 10", True),
-        ("verbose", True),
     ],
 )
 def test_code_that_is_not_reached_is_not_reported(test: str, reached: bool) -> None:
@@ -280,7 +269,6 @@ def test_names_of_version_7_are_removed_and_not_unknown(code: str, name: str, ad
     [
         ("s = torch.jit.trace(n, x)\nm_trt = t.compile(s, {})\ntorch.jit.save(m_trt, 'm')", []),
         ("s = torch.jit.script(n).eval().cuda()\nm_trt = t.compile(s, ir='ts', {})", []),
-        ("m = t.compile(torch.jit.load('a'), {})", []),
         ("def f(n: torch.jit.ScriptModule):\n    return t.compile(module=n, {})", []),
         ("s = torch.jit.script(n)\nm = t.compile(s, ir='dynamo', {})", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
         ("m = t.compile(n, {})", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
@@ -296,7 +284,6 @@ def test_a_script_module_has_the_keywords_of_its_own_front_end(code: str, found:
     [
         ("enabled_precisions={torch.half}", "11.4", ["ignored torch_tensorrt.compile(enabled_precisions=)"]),
         ("enabled_precisions={torch.half}", "10.16", ["removed torch_tensorrt.compile(enabled_precisions=)"]),
-        ("enabled_precisions={torch.float32}", "10.16", []),
         ("enabled_precisions={torch.half}", "8.6", []),  # no wheel of that time was read
         ("calibrator=c, ir='ts', enabled_precisions={torch.half}", "11.4", ["removed torch_tensorrt.compile(calibrator=)"]),
         ("arg_inputs=[t.Input(shape=(1,), shapes=2)], truncate_double=True", "11.4", ["ignored torch_tensorrt.Input(shapes=)"]),

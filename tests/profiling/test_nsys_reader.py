@@ -126,7 +126,6 @@ def test_every_table_of_a_report_is_read(tmp_path):
         (2, 2, 0, "device to host", True),
         (2, 2, 1, "device to host", False),
         (8, 2, 2, "device to device", False),
-        (8, 0, 0, "device to device", False),
         (99, 0, 0, "", False),
     ],
 )
@@ -251,14 +250,10 @@ def test_a_truncated_report_gives_a_timeline_or_one_clear_error(tmp_path_factory
     ("recorded", "plain", "kind", "takes_memory"),
     [
         ("cudaStreamSynchronize_v3020", "cudaStreamSynchronize", "sync", False),
-        ("cudaDeviceSynchronize", "cudaDeviceSynchronize", "sync", False),
         ("cudaMemcpy_v3020", "cudaMemcpy", "sync", False),
         ("cuMemcpyHtoD_v2", "cuMemcpyHtoD", "sync", False),
         ("cudaMemcpyAsync_ptsz_v7000", "cudaMemcpyAsync", "api", False),
-        ("cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync", "api", False),
         ("cudaMalloc_v3020", "cudaMalloc", "api", True),
-        ("cudaFreeHost", "cudaFreeHost", "api", True),
-        ("cudaHostRegister_v4000", "cudaHostRegister", "api", True),
         ("cuMemAlloc_v2", "cuMemAlloc", "api", True),
         ("cudaMallocAsync_v11020", "cudaMallocAsync", "api", False),
         ("cudaStreamWaitEvent", "cudaStreamWaitEvent", "api", False),

