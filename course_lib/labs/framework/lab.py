@@ -35,7 +35,7 @@ from course_lib.errors import (
 from course_lib.exercises import progress
 from course_lib.labs.framework import criteria as judging
 from course_lib.labs.framework import onnx_model, submission
-from course_lib.labs.framework.criteria import NO_REFERENCE, NOT_EXAMINED, TOO_FEW, UNUSUAL, Criterion, Outcome, Task, Tier
+from course_lib.labs.framework.criteria import NO_REFERENCE, TOO_FEW, UNUSUAL, Criterion, Outcome, Task, Tier
 from course_lib.labs.framework.examination import Examination, Examiner
 from course_lib.recipe import Recipe
 
@@ -58,7 +58,6 @@ _CAUSES = {  # of a task that its data do not decide, with where to look: by `Cr
 _OPEN = {  # why a task is not decided, by `Criterion.code`
     NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
     UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
-    NOT_EXAMINED: "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it.",
 }
 
 
@@ -209,9 +208,9 @@ class Lab(ABC):
         hint = next((criterion.hint for criterion in judging.missed(criteria) if criterion.hint), "")
         code, message = "", judging.findings(criteria)
         if tier == Tier.INCONCLUSIVE:
-            code = next((criterion.code for criterion in criteria if criterion.met is None and criterion.code), "")
+            code, symptom = next(((one.code, one.symptom) for one in criteria if one.met is None and one.code), ("", ""))
             cause, look = _CAUSES.get(code, ("", ""))
-            why = judging.undecided(criteria, cause) if cause else _OPEN[code]
+            why = judging.undecided(criteria, cause) if cause else symptom or _OPEN[code]
             if not half_earned and judging.all_met(criteria) is False:
                 why = f"At most half of the points. {why}"
             message, hint = f"{message} {why}".strip(), hint or look

@@ -73,7 +73,9 @@ def learner_in(file: Path) -> str:
 
 def known(learner: str, file: str) -> Criterion:
     """That the answer file has an id. Without one its instance is not known: an instructor decides, and no points are lost."""
-    return Criterion(f"learner in {file}", learner or "missing", "an id", bool(learner) or None, HALF, code=NOT_EXAMINED)
+    name, found, met = f"learner in {file}", learner or "missing", bool(learner) or None
+    symptom = "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it."
+    return Criterion(name, found, "an id", met, HALF, code=NOT_EXAMINED, symptom=symptom)
 
 
 def _answers(file: Path) -> dict[str, Any]:

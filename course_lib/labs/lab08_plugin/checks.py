@@ -283,8 +283,9 @@ def plugin(work: PluginWork) -> Iterator[Criterion]:
     try:
         contract = work.contract
     except bindings.BindingsUnavailable as error:
-        reason = f"Not examined: TensorRT's Python bindings are missing. {error}"
-        yield Criterion("the plugin's contract", reason, "TensorRT's Python bindings", None, HALF, code=NOT_EXAMINED)
+        symptom = f"Not examined: TensorRT's Python bindings are missing. {error}"
+        wanted = "the plugin's contract", "not examined", "TensorRT's Python bindings", None, HALF
+        yield Criterion(*wanted, code=NOT_EXAMINED, symptom=symptom)
         return
     parts = [case_criterion(part, *contract[part], hint=hint) for part, hint in _PARTS.items()]
     hint = next((part.hint for part in parts if not part.met), "")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
-from course_lib.labs.framework.criteria import NOT_EXAMINED, Criterion, Outcome, Task, Tier
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab08_plugin import checks, reference
 
@@ -39,13 +37,6 @@ class PluginLab(Lab):
         """A kernel whose threads rotate several heads, and a plugin around it."""
         (folder / "rotary.cu").write_text(reference.KERNEL)
         (folder / "rotary_plugin.py").write_text(reference.PLUGIN)
-
-    def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:
-        """As for every lab, but without TensorRT's bindings an instructor decides."""
-        for missing in (one for one in criteria if one.code == NOT_EXAMINED):
-            outcome = self.outcome(task_id, Tier.INCONCLUSIVE, missing.found, share=0.0, code=NOT_EXAMINED)
-            return replace(outcome, criteria=tuple(criteria))
-        return super().decided(task_id, criteria)
 
 
 lab = PluginLab()
