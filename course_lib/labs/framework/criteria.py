@@ -54,7 +54,7 @@ class Criterion:
         needed_for: `ALL` or `HALF`.
         hint: where to look if it is not met.
         code: why it is not decided, as in `Outcome.code`; "" for a measurement.
-        symptom: a sentence for the learner if it is not met; default: name, value and bound.
+        symptom: a sentence for the learner if it is not met, or not decided with a code; default: name, value and bound.
         expected: what the task asks the learner to find. A self-check shows it from the second failure on, the grader always.
     """
 
