@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -47,6 +47,7 @@ _WORDS: dict[Difference, dict[Difference, str]] = {  # about the wrong answer to
     "kernels": {"tactics": "the kernels do not even do the same work", "nothing": "the tables have other kernels"},
 }
 _T = TypeVar("_T")
+_of_answers = partial(case_criterion, of_function=False)
 
 
 class _Answer(BaseModel):
@@ -194,14 +195,12 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
         mistakes = {"that is the number of all kernels": len(after.kernels)}
         counts.append(Case((name,), new, mistakes, shown=name))
     answers = [found.get(name) for name in given.NIGHTS]
-    differs = [found[name].differs if name in found else None for name in given.NIGHTS]
     hint = "Compare in this order: fused operators, tactics, weights. The bytes of a plan or of a file decide nothing."
-    right = case_criterion("nights with the right difference", kinds, differs, HALF, hint=hint, of_function=False)
-    reasons = [_WORDS[case.expected].get(one, "") for case, one in zip(kinds, differs, strict=True) if one]
+    right = _of_answers("nights with the right difference", kinds, [one and one.differs for one in answers], HALF, hint=hint)
+    reasons = [_WORDS[case.expected].get(one.differs, "") for case, one in zip(kinds, answers, strict=True) if one]
     yield replace(right, expected="; ".join(filter(None, reasons)))
     hint = "A kernel counts if no kernel of yesterday's engine has its tactic."
-    new_tactics = [one and one.new_tactics for one in answers]
-    yield case_criterion("nights with the right count", counts, new_tactics, hint=hint, of_function=False)
+    yield _of_answers("nights with the right count", counts, [one and one.new_tactics for one in answers], hint=hint)
 
 
 def _difference(before: LayerTable, after: LayerTable, *, same_weights: bool) -> tuple[Difference, int]:
@@ -324,13 +323,11 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
             verdicts.append(Case((condition,), _verdict(found.conditions[condition]), shown=condition))
     answers = [found.conditions.get(condition) for condition in record]
     hint = "Divide the median time of a condition by the median time of the engines that were built alone."
-    yield case_criterion("ratios", ratios, [one and one.ratio for one in answers], HALF, hint=hint, of_function=False)
+    yield _of_answers("ratios", ratios, [one and one.ratio for one in answers], HALF, hint=hint)
     hint = "Draw as many builds as there are, with replacement, on both sides, and take the middle 95 % of the ratios."
-    both = [one and [one.low, one.high] for one in answers]
-    yield case_criterion("intervals", intervals, both, hint=hint, of_function=False)
+    yield _of_answers("intervals", intervals, [one and [one.low, one.high] for one in answers], hint=hint)
     hint = "A condition is as fast if all of its interval is at most 1.05, slower if all of it is above, and open otherwise."
-    follow = [one.verdict for one in answers if one]
-    yield case_criterion("verdicts on these intervals", verdicts, follow, hint=hint, of_function=False)
+    yield _of_answers("verdicts on these intervals", verdicts, [one.verdict for one in answers if one], hint=hint)
     shown = [name for name, one in found.conditions.items() if one.verdict == "as fast"]
     fast = [name for name, row in record.items() if row["full"] and name in shown]
     cheapest = min(fast, key=lambda name: float(record[name]["seconds"]), default="")
