@@ -12,12 +12,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from course_lib import labs, style
+from course_lib import labs
 from course_lib.benchmark import Interval
 from course_lib.engines import load
 from course_lib.labs import Examination, Examiner
 from course_lib.labs.framework import onnx_model
-from course_lib.labs.lab15_capstone import checks, figures, given
+from course_lib.labs.lab15_capstone import checks, given
 from course_lib.labs.lab15_capstone import reference as lab15_reference
 from course_lib.labs.lab15_capstone.checks import JudgedTrial
 from course_lib.models import detector, export_onnx, video
@@ -334,17 +334,3 @@ def test_neither_a_pause_nor_a_busy_machine_costs_a_frame():
     assert call_ms["yours"].max() == call_ms["reference"].max() == 3.0
     call_ms, _ = measured({"reference": lambda k: 3.0, "yours": lambda k: 40.0 if k % 40 == 7 else 3.0}, 40)
     assert np.flatnonzero(call_ms["yours"] > 3.0).tolist() == [7], "its own slow call is slow each time"
-
-
-# ---- what the notebook shows
-
-
-def test_figures_have_axes_and_a_takeaway(submission, monkeypatch):
-    trials: list[JudgedTrial] = []
-    monkeypatch.setattr(checks, "decided", lambda trial: trials.append(trial) or True)
-    submission(call_ms=5.0)
-    drawn = (figures.precision_recall, figures.latencies, figures.queue)
-    for figure in (figures.frames(trials[-1], [3, 40]), *(draw(trials[-1]) for draw in drawn)):
-        assert style.png(figure).startswith(b"\x89PNG")
-        assert all(figure.get_suptitle() or axes.get_title() for axes in figure.axes)
-        assert all(axes.images or (axes.get_xlabel() and axes.get_ylabel()) for axes in figure.axes)  # frames are pictures

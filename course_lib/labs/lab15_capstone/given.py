@@ -262,10 +262,12 @@ class Detector:
         Raises:
             EngineError: it does not take such images, or its answer does not have a detector's layout.
         """
-        size, frames = self.settings.size, self.engine.worker.inputs[0]
+        size, inputs = self.settings.size, self.engine.worker.inputs
+        if len(inputs) != 1:
+            raise EngineError(f"the detector has {len(inputs)} inputs, expected one of shape (N, 1 or 3, {size}, {size})")
         images = self.images.take(range(start, start + self.settings.batch), axis=0, mode="wrap")
-        pixels = prepared(images, size, channels=3 if frames.shape[1:2] == (3,) else 1)
-        outputs = self.engine.infer({frames.name: pixels})
+        pixels = prepared(images, size, channels=3 if inputs[0].shape[1:2] == (3,) else 1)
+        outputs = self.engine.infer({inputs[0].name: pixels})
         found = detections(next(iter(outputs.values())), self.settings, scale=SIDE / size)
         if len(found) != len(images):
             raise EngineError(f"the detector answers {len(found)} frames of a batch of {len(images)}")
