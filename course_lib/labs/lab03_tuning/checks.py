@@ -313,12 +313,11 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
             "that is the ratio of two single builds": us[0] / alone[0],
         }
         ratios.append(Case((condition,), ratio, mistakes, shown=condition, tolerance=0.002))
-        fixed = [float(edge) for edge in _interval(us, [median(alone)])]
         mistakes = {
-            "the times of engines that were built alone vary, too": fixed,
+            "the times of engines that were built alone vary, too": _interval(us, [median(alone)]),
             "that is the range of all pairs": [min(us) / max(alone), max(us) / min(alone)],
         }
-        intervals.append(Case((condition,), list(_interval(us, alone)), mistakes, shown=condition, tolerance=0.008))
+        intervals.append(Case((condition,), _interval(us, alone), mistakes, shown=condition, tolerance=0.008))
         if condition in found.conditions:
             verdicts.append(Case((condition,), _verdict(found.conditions[condition]), shown=condition))
     answers = [found.conditions.get(condition) for condition in record]
@@ -335,11 +334,11 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
     yield holds("the setting follows from the verdicts", found.setting == cheapest, hint=hint)
 
 
-def _interval(us: Sequence[float], alone: Sequence[float]) -> tuple[float, float]:
+def _interval(us: Sequence[float], alone: Sequence[float]) -> list[float]:
     """The 95 % percentile interval of the ratio of medians, when builds are resampled on both sides."""
     rng = np.random.default_rng(0)
     drawn = (np.median(rng.choice(several, (4000, len(several))), axis=1) for several in (us, alone))
-    return tuple(np.percentile(np.divide(*drawn), [2.5, 97.5]).tolist())
+    return [float(edge) for edge in np.percentile(np.divide(*drawn), [2.5, 97.5])]
 
 
 def _verdict(answer: ConditionAnswer) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +38,7 @@ class Device:
         self._slower = rng.uniform(1.25, 1.5)
 
     def run(self, name: str) -> float:
-        """Milliseconds of one run.
-
-        Raises:
-            KeyError: no such tactic.
-        """
+        """Milliseconds of one run."""
         ms = self.true_ms[name] * float(np.exp(_NOISE * self._rng.standard_normal()))
         if self._rng.random() < _OUTLIERS:
             ms *= self._rng.uniform(1.3, 3)
@@ -78,7 +74,7 @@ class Problem:
 
 def problem(best_ms: float, rng: np.random.Generator) -> Problem:
     """A layer whose fastest tactic takes `best_ms`."""
-    names = _names(rng)
+    names = [f"{rng.choice(_WORDS)}_{number}" for number in rng.choice(np.arange(100, 1000), _TACTICS, replace=False)]
     equal = int(rng.integers(1, _MOST_EQUALLY_FAST + 1))
     times = [best_ms, *(best_ms * (1 + rng.uniform(0, _SPREAD, equal - 1)))]
     times += [*(best_ms * rng.uniform(_NEXT, 1.7, _TACTICS - equal - _CLOSE))]
@@ -87,8 +83,3 @@ def problem(best_ms: float, rng: np.random.Generator) -> Problem:
     first, *inner, last = sorted(names)
     times_by_name = {first: close[0], **dict(zip(rng.permutation(inner), times, strict=True)), last: close[1]}
     return Problem({str(name): float(ms) for name, ms in times_by_name.items()})
-
-
-def _names(rng: np.random.Generator) -> Sequence[str]:
-    numbers = rng.choice(np.arange(100, 1000), _TACTICS, replace=False)
-    return [f"{rng.choice(_WORDS)}_{number}" for number in numbers]

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
-    """Draw each run of a device in order, with a color for each tactic.
-
-    Args:
-        runs: tactic and milliseconds of each run.
-        takeaway: the title.
-    """
+    """Draw each run of a device, a tactic and milliseconds, in order, with a color for each tactic."""
     figure = style.figure(3.2)
     axes = figure.subplots()
     for index, name in enumerate(dict(runs)):
