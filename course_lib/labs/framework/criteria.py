@@ -94,7 +94,7 @@ class Outcome:
     """What one task earned, why, and what to look at next.
 
     Attributes:
-        message: what was expected and what was found.
+        message: the symptom, what was expected, and what is right.
         hint: where to look, empty at full points.
         criteria: each requirement that was judged, with what was found and the bound that was used.
         code: `CourseError.code` of the error that cost the points, or why it is inconclusive: `NOT_EXAMINED`, `NO_REFERENCE`,
