@@ -8,6 +8,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -141,11 +142,12 @@ def memory(work: PluginWork) -> Iterator[Criterion]:
         yield from _speed(work)
         return
     found = [traffic(run) for run in runs]
-    once = all(one.written_once for one in found)
-    yield holds("each number of y is written once", once, HALF, hint="Which other thread writes the same number of y?")
+    written = all(one.written_once for one in found)
+    yield holds("each number of y is written once", written, HALF, hint="Which other thread writes the same number of y?")
     used, width = min(one.used for one in found), min(one.width for one in found)
     yield at_least("needed share of the 32-byte sectors of x and y", used, PARTIAL_USED, HALF, hint=_SECTORS)
-    yield holds("each number of x is read once", all(one.read_once for one in found), hint=_TWICE)
+    once = holds("each number of x is read once", all(one.read_once for one in found), hint=_TWICE)
+    yield replace(once, expected="one thread makes both results of a pair")
     yield at_least("bytes of x and y that a thread moves at once", width, FULL_WIDTH, hint=_WIDE)
     yield at_least("needed share of the 32-byte sectors of x and y", used, FULL_USED, hint=_SECTORS)
 
@@ -241,7 +243,7 @@ _LAUNCHES = "Each launch costs microseconds. Can one grid cover all batches, hea
 _GUARD = "The last block has more threads than there is work left. What must such a thread do before it touches memory?"
 _SERIAL = "Which thread moves which numbers? The grid follows from batch, heads, sequence and head size."
 _SECTORS = "Look at the threads of one warp: do neighbors touch neighboring addresses?"
-_TWICE = "A pair needs both of its numbers twice. If one thread makes both results, it loads each number once."
+_TWICE = "Each result of a pair needs both of its numbers. Which threads load them?"
 _WIDE = "Let each thread load and store 16 bytes at a time where addresses and head size allow it."
 _SLOW = "An array whose index is known only at run time is in memory, not in registers. Do all loops over packs unroll?"
 _MISSING = "Some numbers of y are never written, or not finite. What becomes of the rest of a head, and of the last block?"
