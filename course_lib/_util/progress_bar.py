@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _Step = TypeVar("_Step")
-_FILL = "@keyframes course-fill{from{width:0}}"
+_FILL = "@keyframes course-fill{from{width:0}}@keyframes course-late{50%{opacity:.3}}"
 _UPDATE_S = 0.2  # at least this long between two updates in a notebook
 
 
@@ -85,9 +85,13 @@ class NotebookBar:
         self._draw({"text/plain": text, "text/html": f"<progress{value}></progress> {html.escape(text)}"})
 
     def begin(self, stage: str, about_s: float) -> None:
-        """Draw the stage of work that reports no share. The page itself fills the bar in the usual seconds, so one message is enough."""
+        """Draw the stage of work that reports no share. The page itself fills the bar in the usual seconds, so one message is enough.
+
+        After them the bar blinks.
+        """
         text = f"{stage} (about {about_s:.0f} s)"
-        fill = f"height:100%;width:98%;background:currentColor;animation:course-fill {about_s:g}s linear"
+        animation = f"course-fill {about_s:g}s linear,course-late 1s {about_s:g}s infinite"
+        fill = f"height:100%;width:98%;background:currentColor;animation:{animation}"
         frame = "display:inline-block;vertical-align:middle;width:10em;height:.6em;border:1px solid"
         drawn = f'<style>{_FILL}</style><div style="{frame}"><div style="{fill}"></div></div> {html.escape(text)}'
         self._draw({"text/plain": text, "text/html": drawn})

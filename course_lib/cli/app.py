@@ -23,6 +23,8 @@ def _plain_help(base: Any) -> Any:
             params: list[Any] = super().get_params(ctx)
             for param in params:
                 param.metavar = "" if getattr(param, "is_flag", False) else param.metavar
+                if param.name == "help":
+                    param.help = "show this message and exit"
             return params
 
     return PlainHelp
@@ -75,7 +77,8 @@ def main() -> None:
             print("course: interrupted; the same command begins again, and `course grade` continues", file=sys.stderr)
         sys.exit(status)
     except _UsageError as error:
-        _leave(error, f"{error.format_message().rstrip('.')}; {_where_to_look(error.ctx)}", status=2)
+        message = error.format_message().rstrip(".")
+        _leave(error, f"{message}{' ' if message.endswith('?') else '; '}{_where_to_look(error.ctx)}", status=2)
     except (CourseError, ReferenceAbsent) as error:
         _leave(error, str(error))
     except ModuleNotFoundError as error:
@@ -104,7 +107,9 @@ def _where_to_look(context: Any) -> str:
 def _leave(error: BaseException, text: str, status: int = 1) -> None:
     if os.environ.get("COURSE_DEBUG"):
         raise error
-    print(f"course: {' '.join(text.split())}", file=sys.stderr)
+    from course_lib.cli.console import complain
+
+    complain(text)
     sys.exit(status)
 
 

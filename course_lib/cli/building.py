@@ -20,6 +20,8 @@ def build(model: Path, recipe: Recipe, **options: Any) -> Plan:
     """
     from course_lib import engines
 
+    if not model.is_file():  # before a bar is shown
+        raise BuildError(f"{model}: no such file")
     try:
         return engines.build(model, recipe, **options)
     except BuildError as error:

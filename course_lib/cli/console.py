@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from course_lib.grading.judge.review import Review
     from course_lib.grading.reports.class_files import ClassFiles
     from course_lib.labs import Examination, Lab, Outcome
+    from course_lib.migration.findings import Finding
 
 _WIDE = 190  # columns from which every part of a layer table has room
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
-_ITEM, _INDENT = 4 * " ", 6 * " "  # before what belongs to the line above, and before the rest of a line that is wrapped
+_INDENT = 6 * " "  # before the rest of a line that is wrapped
 _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
 
 def _console() -> Console:
-    out = Console(highlight=False)
+    out = Console(highlight=False, emoji=False)
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = 200  # a file or a pipe has no width, and a cut table is of little use there
     return out
@@ -49,14 +50,22 @@ def in_full(out: Console, markup: str) -> None:
         out.print(Text(_INDENT).append_text(line))
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, one_line: bool = False) -> None:
-    """Print one table. Cells are plain values, or rich's `Text` for colored ones; with `one_line` long cells end in dots."""
-    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan", box=box.SIMPLE_HEAD)
+def complain(text: str) -> None:
+    """Print one line on standard error, which a terminal wraps between words."""
+    in_full(Console(stderr=True, highlight=False, emoji=False), escape(f"course: {' '.join(text.split())}"))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wrapped: Collection[str] | None = None) -> None:
+    """Print one table. Cells are plain values, or rich's `Text` for colored ones. `wrapped` are columns that may be; default: all."""
+    out = _console()
+    if title:
+        in_full(out, f"[bold]{escape(title)}[/]")
+    drawn = Table(header_style="bold cyan", box=box.SIMPLE_HEAD)
     for column in columns:
-        drawn.add_column(column, overflow="ellipsis" if one_line else "fold", no_wrap=one_line)
+        drawn.add_column(column, overflow="fold", no_wrap=wrapped is not None and column not in wrapped)
     for row in rows:
         drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
-    _console().print(drawn)
+    out.print(drawn)
 
 
 def doctor(found: Mapping[str, Any]) -> None:
@@ -67,14 +76,12 @@ def doctor(found: Mapping[str, Any]) -> None:
     if found["missing"]:
         print(f"missing packages: {', '.join(found['missing'])}; {INSTALL}")
     print(f"sandbox for grading: {found['sandbox']}")
-    rows = [(b["name"], b["version"] or "-", _can(b["no_build"]), _can(b["no_run"])) for b in found["backends"]]
-    table("Backends", ("backend", "version", "builds here", "runs here"), rows)
-    if any(backend["no_build"] or backend["no_run"] for backend in found["backends"]):
-        print('why not, for each "no" above:')
+    rows = []
     for backend in found["backends"]:
-        reasons = dict.fromkeys(filter(None, (backend["no_build"], backend["no_run"])))
-        if reasons:
-            in_full(_console(), escape(f"{backend['name']}: {'; '.join(reasons)}"))
+        missing = backend["no_run"]  # one that runs and does not build is not made for it
+        builds = Text("-", "dim") if backend["no_build"] and not missing else _can(backend["no_build"])
+        rows.append((backend["name"], backend["version"] or "-", builds, _can(missing), missing))
+    table("Backends", ("backend", "version", "builds", "runs", "missing"), rows, ("missing",))
 
 
 def _can(reason: str) -> Text:
@@ -96,12 +103,13 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     for row, kernel in zip(rows, layer_table.kernels, strict=True):
         bar = "▆" * round(_BAR * kernel.bytes / most) if most and width >= _BARS else ""
         row["bytes"] = f"{size(kernel.bytes):>7} {bar}".rstrip() if kernel.bytes else ""
+        row["operators"] = _short(row["operators"]) if width < _WIDE else row["operators"]
     columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
-        rows = _narrow(rows, width)
-    shown = [column for column in columns if any(row[column] for row in rows)]
-    table(title, shown, [[row[c] for c in shown] for row in rows], one_line=True)
+    varied = [column for column in columns if len({row[column] for row in rows}) > 1 or column not in ("types", "shape")]
+    shown = [column for column in varied if any(row[column] for row in rows)]
+    table(title, shown, [[row[c] for c in shown] for row in rows], ("kernel", "onnx", "operators"))
     in_full(_console(), escape(layer_table.caption()))
     if most:
         moved = size(sum(kernel.bytes for kernel in layer_table.kernels))
@@ -117,12 +125,8 @@ def note(text: str) -> None:
     in_full(_console(), escape(f"note: {text}"))
 
 
-def _narrow(rows: list[dict[str, str]], width: int) -> list[dict[str, str]]:
-    """Rows that fit: types and shapes are whole, and names of kernels and operators share what is left."""
-    left = width - 17 - sum(max(len(row[column]) for row in rows) for column in ("bytes", "types", "shape"))
-    kernel = max(left - max(len(row["operators"]) for row in rows), left // 2)
-    operators = left - min(kernel, max(len(row["kernel"]) for row in rows))
-    return [{**row, "kernel": _cut(row["kernel"], kernel), "operators": _cut(row["operators"], operators)} for row in rows]
+def _short(operators: str) -> str:
+    return operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
 
 
 def size(count: int) -> str:
@@ -130,12 +134,7 @@ def size(count: int) -> str:
     return f"{count / 1e6:.3g} MB" if count >= 999_500 else f"{count / 1e3:.3g} KB" if count >= 1000 else f"{count} B"
 
 
-def _cut(text: str, most: int) -> str:
-    most = max(most, 8)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def bench(measured: Mapping[str, Any]) -> None:
+def bench(measured: Mapping[str, Any], recipe: str) -> None:
     """Shapes of the inputs, kernels if the backend reports them, latencies, and speedups over the first subject."""
     inputs = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in measured["shapes"].items())
     rows = [
@@ -146,7 +145,7 @@ def bench(measured: Mapping[str, Any]) -> None:
         for name, median in measured["median_ms"].items()
     ]
     table(
-        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s",
+        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s{recipe}",
         ("engine", "kernels", "median ms", "p99 ms", "speedup"),
         rows,
     )
@@ -156,10 +155,13 @@ def _interval(values: Mapping[str, float] | None) -> str:
     return f"{values['median']:.2f}x [{values['low']:.2f}-{values['high']:.2f}]" if values else "1"
 
 
-def outcomes(lab: Lab, examined: Examination) -> None:
-    """Each task with what was found and a hint. A reason that several tasks share is printed with the first of them.
+def outcomes(lab: Lab, examined: Examination, *, verbose: bool = False) -> None:
+    """A table of the tasks, then what each task misses and a hint. A reason that several tasks share is printed once.
 
     If one task was examined alone, the first and the last line say so: its points are not those of the lab.
+
+    Args:
+        verbose: print the requirements of every task, also those that are met.
     """
     from course_lib.cli.checked_folder import written_points
     from course_lib.labs.framework.criteria import grouped
@@ -171,13 +173,12 @@ def outcomes(lab: Lab, examined: Examination) -> None:
     written = 0.0 if alone else written_points(lab)
     more = f", and {written:g} for the written answer, read by the instructor" if written else ""
     in_full(out, f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}{more}")
-    for first, *others in grouped(examined.outcomes):
-        for line in _findings(first):
-            in_full(out, line)
-        if first.hint:
-            in_full(out, f"{_ITEM}[italic]Hint: {escape(first.hint)}[/]")
-        for other in others:
-            in_full(out, f'{_earned(other)}: for the same reason as "{escape(first.task.title)}"')
+    groups = grouped(examined.outcomes)
+    rows = [_row(one, group[0]) for group in groups for one in group]
+    table("", ("points", "result", "task"), rows, ("task",))
+    for first, *_ in groups:
+        if verbose or not first.passed:
+            _details(out, first, verbose=verbose)
     if alone:
         in_full(
             out,
@@ -185,23 +186,22 @@ def outcomes(lab: Lab, examined: Examination) -> None:
         )
 
 
-def _findings(outcome: Outcome) -> Iterator[str]:
-    """What was found, each value once: the message, or, if nothing is missed, each value with what all points need."""
-    from course_lib.labs.framework.criteria import ALL
-
-    if not (outcome.passed and outcome.criteria):
-        yield f"{_earned(outcome)}: {escape(outcome.message)}"
-        return
-    yield _earned(outcome) + (": right so far, the grader compares it with the reference" if outcome.open else "")
-    strictest = {one.name: one for one in sorted(outcome.criteria, key=lambda one: one.needed_for == ALL) if one.met}
-    for one in strictest.values():
-        yield escape(f"{_ITEM}- {one.name}" + (f": {one.found}, needed: {one.bound}" if one.has_value else ""))
+def _row(outcome: Outcome, first: Outcome) -> tuple[str | Text, ...]:
+    """Points, mark and title of a task, and the first of its group if that is another one."""
+    shared = "" if outcome is first else f', for the same reason as "{first.task.title}"'
+    waits = ": right so far, the grader compares it with the reference" if outcome.open and outcome.passed else ""
+    mark = Text(outcome.mark, _COLORS.get(outcome.mark, "red"))
+    return f"{outcome.points:g} / {outcome.task.points:g}", mark, f"{outcome.task.title}{shared}{waits}"
 
 
-def _earned(outcome: Outcome) -> str:
-    """Points, mark and title of a task."""
-    color = _COLORS.get(outcome.mark, "red")
-    return f"[{color}]{outcome.points:g}/{outcome.task.points:g} {outcome.mark}[/] {escape(outcome.task.title)}"
+def _details(out: Console, outcome: Outcome, *, verbose: bool) -> None:
+    from course_lib.labs import requirements
+
+    in_full(out, f"[bold]{escape(outcome.task.title)}[/]" + f": {escape(outcome.remark)}" * bool(outcome.remark))
+    if rows := requirements.rows(one for one in outcome.criteria if verbose or one.met is not True):
+        table("", requirements.COLUMNS, rows)
+    if outcome.hint:
+        in_full(out, f"[italic]Hint: {escape(outcome.hint)}[/]")
 
 
 def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:
@@ -284,6 +284,17 @@ def class_report(made: ClassFiles) -> None:
         print(f"{len(report.to_review)} to review, {open_points:g} points open: exported are the points earned so far")
     for path in made.files:
         print(path)
+
+
+def migrate(findings: Iterable[Finding]) -> None:
+    """Each finding in three lines: its place and what happened to the old name, the old name, and what to write instead."""
+    from course_lib.migration import report
+
+    out = _console()
+    for one in findings:
+        place, old, new = map(escape, report.block(one))
+        for line in (f"[bold]{place}[/]", f"  [red]- {old}[/]", f"  [green]+ {new}[/]"):
+            in_full(out, line)
 
 
 def demo(shown: Mapping[str, Any]) -> None:

@@ -132,4 +132,4 @@ def show(found: Blocks) -> None:
             kernels = block.layers.rows()
             shown = [column for column in ("kernel", "kind", "types", "shape") if any(r[column] for r in kernels)]
             title = f"block {number}: {len(kernels)} kernels"
-            console.table(title, shown, [[row[column] for column in shown] for row in kernels], one_line=True)
+            console.table(title, shown, [[row[column] for column in shown] for row in kernels], ("kernel",))

@@ -167,8 +167,7 @@ def _show_timeline(timeline: Timeline) -> None:
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
-    print(title)  # above a narrow table, it would be broken into several lines
-    console.table("", columns, rows, one_line=True)
+    console.table(title, columns, rows, ("name", "layer", "kernel", "operators"))
 
 
 def _percent(share: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,7 +45,8 @@ class Progress:
         """Plain values for ``course progress --json``."""
         return asdict(self)
 
-    def __str__(self) -> str:
+    def tables(self) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+        """Columns and rows of both tables, with the sums."""
         lectures = [
             (f"{row.number}. {row.title}", f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures
         ]
@@ -53,14 +54,11 @@ class Progress:
             sum(getattr(row, column) for row in self.lectures) for column in ("solved", "exercises", "minutes_left")
         )
         lectures.append(("all lectures", f"{solved} of {exercises}", str(minutes)))
+        yield ("lecture", "exercises solved", "minutes left"), lectures
         labs = [(row.title, f"{row.written} of {row.files}", f"{row.points:g}") for row in self.labs]
         written, files, points = (sum(getattr(row, column) for row in self.labs) for column in ("written", "files", "points"))
         labs.append(("all labs", f"{written} of {files}", f"{points:g}"))
-        tables = (
-            _table(("lecture", "exercises solved", "minutes left"), lectures),
-            _table(("lab", "files written", "points to earn"), labs),
-        )
-        return "\n\n".join((*tables, self.next_step))
+        yield ("lab", "files written", "points to earn"), labs
 
     @property
     def next_step(self) -> str:
@@ -99,7 +97,12 @@ def progress_of(root: Path | None = None) -> Progress:
 
 def show_progress() -> None:
     """Print the progress of this user; the start page calls it."""
-    print(progress_of())
+    from course_lib.cli import console
+
+    found = progress_of()
+    for columns, rows in found.tables():
+        console.table("", columns, rows)
+    print(found.next_step)
 
 
 def _title(root: Path | None, number: int) -> str:
@@ -111,9 +114,3 @@ def _title(root: Path | None, number: int) -> str:
             break
         return first.splitlines()[0].lstrip("# ").partition(" ")[2]
     return f"Lecture {number}"
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    ruled = [head, tuple("-" * width for width in widths), *rows]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in ruled)

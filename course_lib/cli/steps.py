@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_NEARLY = 0.98  # where the bar waits if a step takes longer than estimated
+_LABEL = 20  # characters of a step's name that a bar shows
 
 
 @contextmanager
@@ -29,26 +29,35 @@ def step_progress(*, shown: bool = True) -> Iterator[Callable[[str, float], None
             def begin(name: str, about_s: float) -> None:
                 for task in progress.task_ids:
                     progress.remove_task(task)
-                progress.add_task(name, total=about_s)
+                progress.add_task(label(name), total=about_s)
 
             yield begin
 
 
+def label(name: str) -> str:
+    """The name of a step before its colon, for a bar."""
+    return name.partition(":")[0][:_LABEL]
+
+
 def _progress() -> Progress:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, ProgressColumn, TextColumn
     from rich.progress_bar import ProgressBar
-    from rich.table import Column
+    from rich.text import Text
 
     class Elapsed(ProgressColumn):
-        """A bar that fills with the elapsed time, because the work itself does not report progress."""
+        """A bar that fills with the elapsed time, because the work itself does not report progress. A late step has a moving bar."""
 
         def render(self, task: Any) -> ProgressBar:
-            return ProgressBar(total=task.total, completed=min(task.elapsed or 0.0, _NEARLY * task.total), width=20)
+            return ProgressBar(total=task.total, completed=task.elapsed or 0.0, pulse=_late(task), width=20)
 
-    out = Console(stderr=True)
-    stage = TextColumn(
-        "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=max(out.width - 50, 20))
-    )
-    columns = (stage, Elapsed(), TimeElapsedColumn(), TextColumn("of about {task.total:.0f} s"))
-    return Progress(*columns, transient=True, console=out)
+    class Seconds(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.elapsed or 0:.0f} s, {'usually' if _late(task) else 'of about'} {task.total:.0f} s")
+
+    return Progress(TextColumn("{task.description}"), Elapsed(), Seconds(), transient=True, console=Console(stderr=True))
+
+
+def _late(task: Any) -> bool:
+    """Whether a step takes longer than estimated."""
+    return (task.elapsed or 0.0) >= task.total

@@ -1,15 +1,11 @@
-"""The results of a scan: tables and lines for people, one JSON document and GitHub annotations for machines."""
+"""The results of a scan: blocks and lines for people, one JSON document and GitHub annotations for machines."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from itertools import groupby
 
 from course_lib.migration.findings import FAILING, Finding
 from course_lib.migration.scanner import Scan
 
 FORMATS = ("table", "lines", "json", "github")
-COLUMNS = ("line", "severity", "old", "since", "instead", "taught in")
 
 
 def document(found: Scan) -> dict[str, object]:
@@ -26,10 +22,11 @@ def document(found: Scan) -> dict[str, object]:
     }
 
 
-def tables(found: Scan) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """A title, columns and rows for each file with findings."""
-    for file, findings in groupby(found.findings, key=lambda finding: finding.file):
-        yield file, COLUMNS, [_row(finding) for finding in findings]
+def block(finding: Finding) -> tuple[str, str, str]:
+    """The place with what happened to the old name, the old name, and what to write instead."""
+    verdict = finding.verdict
+    since = f" {'in' if verdict.severity == 'removed' else 'since'} {verdict.since}" if verdict.since else ""
+    return f"{_place(finding)} {verdict.severity}{since}", verdict.name, f"{verdict.use} (lecture {verdict.lecture})"
 
 
 def lines(found: Scan) -> list[str]:
@@ -66,12 +63,6 @@ def _place(finding: Finding) -> str:
 def _advice(finding: Finding) -> str:
     verdict = finding.verdict
     return f"{verdict.use} ({f'since {verdict.since}, ' if verdict.since[:1].isdigit() else ''}lecture {verdict.lecture})"
-
-
-def _row(finding: Finding) -> tuple[str, ...]:
-    verdict = finding.verdict
-    place = f"cell {finding.cell}, {finding.line}" if finding.cell else str(finding.line)
-    return place, verdict.severity, verdict.name, verdict.since, verdict.use, f"lecture {verdict.lecture}"
 
 
 def _github_level(finding: Finding) -> str:

@@ -29,6 +29,7 @@ from course_lib.labs.framework.examination import Examination
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
 from course_lib.recipe import Recipe
 from tests.cli.command import Course, Done, is_one_line
+from tests.grading.conftest import new_course
 
 RTX, ORT = "tensorrt_rtx", "onnxruntime"
 COURSE = Path(app.__file__).parents[2]
@@ -105,13 +106,21 @@ def test_layers_for_people(course: Course, model: Path, recipe: Path, tmp_path: 
 @pytest.mark.parametrize("command", ["layers", "build", "bench"])
 def test_a_recipe_beside_the_model_is_used(command: str, course: Course, model: Path, recipe: Path) -> None:
     done = course(command, model, "-b", ORT if command == "bench" else RTX, *["--seconds", 1] * (command == "bench"))
-    assert done.status == 0 and done.err == f"course: using {recipe}, the recipe beside the model\n"
+    assert done.status == 0 and done.err == "" and f", with {recipe}" in done.out
 
 
 @pytest.mark.parametrize("command", [(), ("layers",), ("grade",), ("new-lab",)])
 def test_help_names_types_of_values_only(command: tuple[str, ...], course: Course) -> None:
     done = course(*command, "--help")
-    assert "<bool>" not in done.out and "list[" not in done.out
+    assert "<bool>" not in done.out and "list[" not in done.out and "Show this message" not in done.out
+
+
+def test_help_has_one_line_for_each_command(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip("│ ") for line in course("--help").out.splitlines() if line.startswith("│")]
+    described = [line.split(maxsplit=1) for line in lines if not line.startswith("--")]
+    assert [name for name, _ in described] == COMMANDS
+    assert all(text[0].isupper() and text.endswith(".") for _, text in described)
 
 
 def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, tmp_path: Path) -> None:
@@ -171,12 +180,12 @@ def test_a_layer_table_is_one_line_a_kernel_on_a_narrow_terminal(
     width: int, small_plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(console, "_console", lambda: Console(width=width, file=screen, force_terminal=False))
+    monkeypatch.setattr(console, "_console", lambda: Console(width=width, file=screen, force_terminal=True, color_system=None))
     console.layers(small_plan.layers, "a title", ())
     lines = screen.getvalue().splitlines()
-    assert len(lines) <= 13 + 6 and max(map(len, lines)) <= width
+    assert len(lines) <= 13 + 8 and max(map(len, lines)) <= width
     assert all(row["shape"] in screen.getvalue() for row in small_plan.layers.rows())
-    assert "FP32" in screen.getvalue() and "_myl0_" not in screen.getvalue()
+    assert "13 with FP32" in screen.getvalue() and "_myl0_" not in screen.getvalue() and "types" not in screen.getvalue()
     assert sum("Conv + Relu" in line for line in lines) >= 3
 
 
@@ -220,9 +229,9 @@ def test_check_of_an_empty_folder_gives_hints_and_a_status(course: Course, tmp_p
 def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("")
     done = course("check", "lab01", tmp_path)
-    assert done.err == "Lab 01: your first engine: the grader starts (about 5 s)\n"
+    assert done.err == "start: Lab 01: your first engine (about 5 s)\n"
     assert done.out.count("model.onnx is missing") == 1
-    assert '0/4 not yet Faster than PyTorch: for the same reason as "A profile for the traffic"' in done.out
+    assert re.search('0 / 4 +not yet +Faster than PyTorch, for the same reason as "A profile for the traffic"', done.out)
 
 
 def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,16 +307,19 @@ def test_a_verdict_says_each_thing_once(capsys: pytest.CaptureFixture[str], monk
     still_open = [*met, open_without_reference("speed", "not compared")]
     found = [lab.decided(*one) for one in (("profile", met), ("accuracy", missed), ("speed", still_open))]
     monkeypatch.setattr(console, "_console", lambda: Console(width=80, force_terminal=False))
-    console.outcomes(lab, Examination(tuple(found)))
-    assert capsys.readouterr().out.splitlines() == [
-        "Lab 01: your first engine: 4.5 of 10 points, 4 open until it is graded, and 2 for the written answer, read by the instructor",
-        "3/3 passed A profile for the traffic",
-        *(values := ["    - batches: 1 to 32, needed: 32 sizes", "    - names"]),
-        f"1.5/3 partly The same answers as PyTorch: {found[1].message}",
-        "    Hint: Compare.",
-        "0/4 open Faster than PyTorch: right so far, the grader compares it with the reference",
-        *values,
-    ]
+    for verbose in (False, True):
+        console.outcomes(lab, Examination(tuple(found)), verbose=verbose)
+        lines = [re.sub("  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
+        assert lines[:5] == [
+            "Lab 01: your first engine: 4.5 of 10 points, 4 open until it is graded, and 2 for the written answer, read by the instructor",
+            "points  result  task",
+            "3 / 3  passed  A profile for the traffic",
+            "1.5 / 3  partly  The same answers as PyTorch",
+            "0 / 4  open  Faster than PyTorch: right so far, the grader compares it",
+        ]
+        shown = "\n".join(lines[6:])
+        assert shown.count("Hint: Compare.") == shown.count("97.8 %") == 1 and found[1].message not in shown
+        assert shown.count("1 to 32") == (3 if verbose else 0) and ("\u2713 32 sizes" in shown) is verbose
 
 
 def test_a_note_is_wrapped_between_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,11 +334,8 @@ def test_a_note_is_wrapped_between_words(capsys: pytest.CaptureFixture[str], mon
 @pytest.fixture
 def own_course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the course's folder, whose labs may be generated anew."""
-    for name in ("solutions", "labs"):
-        shutil.copytree(COURSE / name, tmp_path / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path))
-    return tmp_path
+    return new_course(tmp_path)
 
 
 def test_release_and_its_check(course: Course, own_course: Path) -> None:
@@ -420,6 +429,7 @@ def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Cour
     ("arguments", "words"),
     [
         (["frobnicate"], ["frobnicate"]),
+        (["doctr"], ["'doctr'. Did you mean 'doctor'? `course --help`"]),
         (["--frobnicate"], ["--frobnicate"]),
         (["build"], ["argument", "model"]),
         (["check", "lab01", ".", "--tas", "x"], ["--tas", "--task"]),
@@ -432,7 +442,7 @@ def test_what_is_wrong_is_said_in_one_line(what: str, command: str, course: Cour
     ids=" ".join,
 )  # fmt: skip
 def test_a_wrong_command_line_is_one_line_with_status_2(arguments: list[str], words: list[str], course: Course) -> None:
-    known = "" if "frobnicate" in arguments[0] else f"{arguments[0]} "
+    known = "" if "frobnicate" in arguments[0] or arguments[0] == "doctr" else f"{arguments[0]} "
     is_one_line(course(*arguments), (*words, f"`course {known}--help`"), status=2)
 
 

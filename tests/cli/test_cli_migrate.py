@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def test_cells_are_told(tmp_path: Path, course: Course) -> None:
     cell = {"cell_type": "code", "source": ["!trtexec --fp16"]}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": []}, cell]}))
     assert f"{tmp_path / 'a.ipynb'}:cell 2:1: removed trtexec --fp16: " in course("migrate", tmp_path).out
-    assert "cell 2, 1" in course("migrate", tmp_path, "--format", "table").out
+    assert "a.ipynb:cell 2:1 removed" in course("migrate", tmp_path, "--format", "table").out
 
 
 def test_status_2_where_nothing_was_read(tmp_path: Path, course: Course) -> None:
@@ -99,15 +100,23 @@ def test_a_wrong_command_line_is_one_line_and_status_2(arguments: tuple[str, ...
 def test_each_format_has_the_finding(output: str, folder: Path, course: Course) -> None:
     done = course("migrate", folder, "--format", output)
     assert done.status == 1 and done.err == "" and "Builder.max_workspace_size" in done.out
-    start = {"lines": f"{folder / 'old.py'}:3: removed Builder", "github": "::error file=", "json": "{"}.get(output, "")
+    start = {"lines": f"{folder / 'old.py'}:3: removed Builder", "github": "::error file=", "json": "{"}.get(
+        output, str(folder)
+    )
     assert done.out.startswith(start)
 
 
-def test_a_pipe_gets_lines_and_a_terminal_a_table(folder: Path, course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_lines_and_a_terminal_blocks_with_whole_names(
+    folder: Path, course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = "config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, size)"
     piped = course("migrate", folder).out
-    assert piped.startswith(f"{folder / 'old.py'}:3: removed Builder.max_workspace_size: config.set_memory_pool_limit(")
+    assert piped.startswith(f"{folder / 'old.py'}:3: removed Builder.max_workspace_size: {new}")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert "taught in" in course("migrate", folder).out and "taught in" not in piped
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = re.sub(r"\x1b\[\d*m", "", course("migrate", folder).out)
+    assert "  - Builder.max_workspace_size\n" in shown and f"  + {new} " in shown
+    assert " ".join(shown.replace("\n      ", "").split()).startswith(f"{folder / 'old.py'}:3 removed in 8.0 - Builder")
 
 
 def test_what_was_asked_for_is_said(folder: Path, course: Course) -> None:

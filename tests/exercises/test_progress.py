@@ -18,14 +18,6 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_exercise_is_solved_once(state: Path) -> None:
-    progress.record("15.1")
-    progress.record("15.1")
-    progress.record("16.2")
-    assert progress.done() == {"15.1", "16.2"}
-    assert progress.folder().parent == state / "tensorrt-course" / "exercises"
-
-
 def test_each_course_folder_of_a_user_has_its_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies of the course in one home shared one progress."""
     spring, autumn = tmp_path / "spring" / "course", tmp_path / "autumn" / "course"
@@ -44,30 +36,25 @@ def test_each_course_folder_of_a_user_has_its_own_progress(tmp_path: Path, monke
     assert progress.done(tmp_path / "link") == {"15.1"}
 
 
-def test_the_rows() -> None:
-    progress.record("15.1")
+def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for solved in ("15.1", "15.1"):
+        progress.record(solved)
+    assert progress.done() == {"15.1"} and progress.folder().parent == state / "tensorrt-course" / "exercises"
     found = progress_of()
     assert [row.number for row in found.lectures] == list(lecture_numbers())
     assert [row.name for row in found.labs] == list(labs.names())
     row = next(row for row in found.lectures if row.number == 15)
     assert (row.title, row.solved, row.exercises) == ("Transformers that generate", 1, len(of_lecture(15)))
     assert row.minutes_left == sum(exercise.minutes for exercise in of_lecture(15)[1:])
-
-
-def test_written_files_of_a_lab_are_counted(tmp_path: Path) -> None:
-    folder = tmp_path / "labs" / "lab01_first_engine"
-    folder.mkdir(parents=True)
-    (folder / "model.onnx").touch()
-    row = progress_of(tmp_path).labs[0]
-    assert (row.written, row.files) == (1, len(labs.find("lab01").artifacts))
-
-
-def test_the_start_page_prints_both_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    progress.record("15.1")
-    show_progress()
+    show_progress()  # as the start page does
     said = capsys.readouterr().out
     solved = rf"^15\. Transformers that generate +1 of {len(of_lecture(15))} "
     assert re.search(solved, said, re.MULTILINE) and "Lab 01: your first engine" in said
+    folder = state / "labs" / "lab01_first_engine"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").touch()
+    lab = progress_of(state).labs[0]
+    assert (lab.written, lab.files) == (1, len(labs.find("lab01").artifacts))
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,4 +67,4 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         if "--json" in arguments:
             assert json.loads(said) == json.loads(json.dumps(progress_of().to_json()))
         else:
-            assert said == f"{progress_of()}\n"
+            assert "all lectures" in said and said.endswith(f"{progress_of().next_step}\n")

@@ -54,16 +54,17 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def progress(as_json: AsJson = False) -> None:
-    """Show which exercises you have solved, and which files you have written for the labs."""
-    from course_lib.cli.progress import progress_of
+    """Show your solved exercises, and the files written for each lab."""
+    from course_lib.cli.progress import progress_of, show_progress
 
-    found = progress_of()
-    if not show(as_json, found.to_json()):
-        print(found)
+    if as_json:
+        show(as_json, progress_of().to_json())
+    else:
+        show_progress()
 
 
 def demo() -> None:
-    """The whole loop on a real model: build, measure, grade, report."""
+    """Build, measure, grade and report on one real model."""
     from course_lib.cli import console
     from course_lib.cli.demo import run
 
@@ -96,7 +97,7 @@ def release(
     bundle: Annotated[Path | None, typer.Option(help="write everything that learners get to this empty folder")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate labs/ from solutions/, or with --bundle the folder that learners get."""
+    """Generate labs/ from solutions/, or the folder for learners."""
     from course_lib import labs
     from course_lib.grading.nbgrader import bundle as bundles
     from course_lib.grading.nbgrader import learner_version as releasing
@@ -125,7 +126,7 @@ def release(
 
 
 def new_lab(name: Annotated[str, typer.Argument(help="two digits and words, such as lab42_batches")]) -> None:
-    """Write a new lab from templates: package, notebook and test, all green."""
+    """Write a new lab from templates: package, notebook and test."""
     from course_lib import labs
     from course_lib.cli.new_lab import write
     from course_lib.grading.nbgrader.learner_version import release as released

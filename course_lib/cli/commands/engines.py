@@ -38,7 +38,8 @@ def build(
     """Build a plan from an ONNX file and a recipe."""
     from course_lib.cli import console
 
-    plan = _plan(model, recipe or _beside(model), backend, time_limit, inputs=())
+    recipe = recipe or _beside(model)
+    plan = _plan(model, recipe, backend, time_limit, inputs=())
     path = output or model.with_suffix(".plan")
     plan.save(path)
     kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
@@ -47,6 +48,7 @@ def build(
         told = f"{nodes} ONNX nodes, {kernels} kernels, " if kernels else ""
         print(
             f"{path}: {told}{len(plan.data) / 1e6:.1f} MB, built by {plan.backend} {plan.version} in {plan.build_seconds:.1f} s"
+            + _with(recipe)
         )
         for line in plan.notes:
             console.note(line)
@@ -79,7 +81,10 @@ def layers(
     html: Annotated[Path | None, typer.Option(help="write the drawing of nodes and kernels to this page")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Kernels, bytes, dtypes and formats of an engine, and which ONNX nodes each kernel fuses; for a PyTorch module its blocks, too."""
+    """Show the kernels of an engine, and what each one fuses.
+
+    With bytes, dtypes and formats; for a PyTorch module also its blocks.
+    """
     from course_lib.cli import console, module_layers
     from course_lib.profiling.readers.trtexec import read_layers
 
@@ -108,7 +113,7 @@ def layers(
             ) from None
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
-        title = f"{model}, built by {plan.title}"
+        title = f"{model}, built by {plan.title}{_with(recipe)}"
     if against:
         from course_lib.profiling import diff
 
@@ -150,7 +155,10 @@ def bench(
     seconds: Annotated[float, typer.Option(min=1, help="measure at most this long")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Latency of an engine; with --against, paired speedups over the first model with their intervals."""
+    """Measure the latency of an engine, or compare engines.
+
+    With --against, the table has paired speedups over the first model with their intervals.
+    """
     from course_lib.cli import bench_files, console, module_layers
     from course_lib.grading.isolation import sandbox
 
@@ -159,11 +167,10 @@ def bench(
             f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
         )
     files, given = [model, *(against or [])], module_layers.shapes_of(shapes or (), "--shape")
-    measured = bench_files.bench(
-        files, _recipe(recipe or _beside(model)), backend=backend, seconds=seconds, given=given, batch=batch
-    )
+    recipe = recipe or _beside(model)
+    measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given, batch=batch)
     if not show(as_json, measured):
-        console.bench(measured)
+        console.bench(measured, _with(recipe))
 
 
 def profile(
@@ -180,7 +187,10 @@ def profile(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Times of layers, inferences, kernels or a timeline, from the file of a profiler; for timelines the usual faults, too."""
+    """Show the times in a profiler's file.
+
+    Times of layers, inferences, kernels or a timeline; for timelines the usual faults, too.
+    """
     from course_lib.cli import profile_files
 
     found = profile_files.read(file, layers)
@@ -209,10 +219,11 @@ def _plan(
 def _beside(model: Path) -> Path | None:
     """The recipe in the folder of an ONNX file, as a lab's export writes it."""
     path = model.with_name("recipe.toml")
-    if model.suffix == ".plan" or not model.is_file() or not path.is_file():
-        return None
-    warn(f"using {path}, the recipe beside the model")
-    return path
+    return path if model.suffix != ".plan" and model.is_file() and path.is_file() else None
+
+
+def _with(recipe: Path | None) -> str:
+    return f", with {recipe}" if recipe else ""
 
 
 def _recipe(path: Path | None) -> Recipe:

@@ -23,12 +23,14 @@ def check(
     folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
     task: Annotated[str | None, typer.Option(help="check only this task, such as speed; default: all tasks of the lab")] = None,
     seed_of: Annotated[Path | None, typer.Option(help="a verdict: examine on its data and not on fresh data")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also print requirements that are met")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check your own submission as the grader does, with hints. Status 1 if points are missing.
+    """Check your own submission as the grader does, with hints.
 
-    The first failure of a task shows symptoms. Check again to see what was expected, too. Your code runs in the sandbox, if one works
-    on this machine. With --task, the points are those of one task and not of the lab.
+    Passed tasks are one line each; --verbose prints the requirements of all tasks. The status is 1 if points are missing. The first
+    failure of a task shows symptoms. Check again to see what was expected, too. Your code runs in the sandbox, if one works on this
+    machine. With --task, the points are those of one task and not of the lab.
     """
     from course_lib import labs
     from course_lib.cli import console
@@ -50,7 +52,7 @@ def check(
     if problem and not as_json:
         warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
     with step_progress(shown=not as_json) as begins:
-        begins(f"{chosen.title}: the grader starts", _START_S)
+        begins(f"start: {chosen.title}", _START_S)
         examined = examine(chosen, where, only=task, seed=seed, begins=begins)
     if seed_of is None:
         examined = replace(examined, outcomes=tuple(chosen.for_learner(outcome, where) for outcome in examined.outcomes))
@@ -64,7 +66,7 @@ def check(
     if task is not None:
         known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
-        console.outcomes(chosen, examined)
+        console.outcomes(chosen, examined, verbose=verbose)
     if examined.points + examined.open_points < examined.max_points:
         raise typer.Exit(1)
 
@@ -109,9 +111,10 @@ def grade(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Autograde submissions under CLASSROOM/submitted/STUDENT/LAB and write reports and feedback.
+    """Grade the submissions of a lab, and write reports and feedback.
 
-    After an interruption, the same command continues. The status is 1 if something was not graded as submitted, or if the examiner failed.
+    Submissions are the folders CLASSROOM/submitted/STUDENT/LAB. After an interruption, the same command continues. The status is 1 if
+    something was not graded as submitted, or if the examiner failed.
     """
     from course_lib import labs
     from course_lib.cli import console
@@ -165,7 +168,7 @@ def report(
     anonymous: Annotated[bool, typer.Option("--anonymous", help="the leaderboard with pseudonyms")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page on a class and one lab: points, hard tasks, submissions to review, late submissions, copies."""
+    """Write the page of a class: points, hard tasks, reviews, copies."""
     from course_lib import labs
     from course_lib.cli import console
     from course_lib.grading.batch.classroom import Classroom
@@ -183,7 +186,10 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether a verdict is as the grader signed it, and follows from the latencies it holds. Status 1 when not, or without a key."""
+    """Verify that a verdict is as the grader signed it.
+
+    It must also follow from the latencies that it holds. The status is 1 if it does not, or if there is no key.
+    """
     from course_lib.grading.integrity import signature
     from course_lib.grading.judge import recompute
     from course_lib.grading.judge.verdict import read_document

@@ -31,10 +31,10 @@ def migrate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find names that TensorRT removed, deprecated, ignores or never had, and their replacements.
+    """Find names that TensorRT removed, deprecated or never had.
 
-    Formats: table is for reading. lines has one finding per line, "path:line: severity name: advice", for editors and grep. json is
-    one document. github is annotations for a workflow of GitHub Actions.
+    Formats: table is for reading, with replacements. lines has one finding per line, "path:line: severity name: advice", for editors
+    and grep. json is one document. github is annotations for a workflow of GitHub Actions.
 
     The comment "# migrate: ignore" suppresses all findings of its line, "# migrate: ignore[BuilderFlag.FP16]" only that name.
 
@@ -54,8 +54,7 @@ def migrate(
     if output == "json":
         show(True, report.document(found))
     elif output == "table":
-        for title, columns, rows in report.tables(found):
-            console.table(title, columns, rows)
+        console.migrate(found.findings)
         print("\n".join(report.summary(found)))
     else:
         written = report.github(found) if output == "github" else report.lines(found)

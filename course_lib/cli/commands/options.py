@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,9 @@ def show(as_json: bool, document: Any) -> bool:
 
 def warn(text: str) -> None:
     """Print one line on standard error."""
-    print(f"course: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    from course_lib.cli.console import complain
+
+    complain(text)
 
 
 def course_root() -> Path:

@@ -44,7 +44,7 @@ def check(
         device = device_name()
 
         def measured(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
-            with alone(device, lambda: begins(f"waiting for another measurement on {device}", _MEASUREMENT_S)):
+            with alone(device, lambda: begins(f"waiting: another measurement runs on {device}", _MEASUREMENT_S)):
                 return take()
 
         examiner = Examiner(seed=seed, begins=begins, measured=measured)

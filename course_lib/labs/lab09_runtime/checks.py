@@ -123,7 +123,7 @@ class Loop(Work):
     @step
     def served(self) -> tuple[Served, Served, Served]:
         """The plain scene, the one with rejected requests, and the one in which the connection breaks off."""
-        self.examiner.begins("your loop on secret requests", 4)
+        self.examiner.begins("loop: your loop on secret requests", 4)
         plain, mixed, broken = serve(self.folder / run_loop.FILE, given.scenes(self.rng()), self.examiner.launcher)
         if not plain.mistakes and plain.answers is not None:
             self.figures["time_us"] = plain.schedule.time_us

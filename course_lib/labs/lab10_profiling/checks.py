@@ -95,7 +95,7 @@ class PipelineWork(Work):
         """What is wrong by suspect. Load from elsewhere moves shares, so a mistake counts only if several recordings show it."""
         causes, wrong = self.causes, dict.fromkeys(get_args(Suspect), "")
         for _ in range(RECORDINGS):
-            self.examiner.begins("recording the given pipeline", 4)
+            self.examiner.begins("record: the given pipeline", 4)
             found = mistakes(causes, network.shares(services.record(network.given(self.learner), self.examiner, ours=True)))
             wrong = {suspect: problem for suspect, problem in found.items() if suspect in wrong}
             if not wrong:
@@ -106,7 +106,7 @@ class PipelineWork(Work):
     def error(self) -> float:
         """The largest error on fresh scans in streams of odd sizes, in % of the largest logit."""
         rng = self.rng()
-        self.examiner.begins("fresh scans through both pipelines", 8)
+        self.examiner.begins("scans: new ones through both pipelines", 8)
         with self.started(ours=False) as yours, self.started(ours=True) as given:
             streams = (fresh_stream(sizes, rng) for sizes in SIZES)
             error = max(checked_error(given.infer(stream), yours.infer(stream)) for stream in streams)

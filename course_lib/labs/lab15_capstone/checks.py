@@ -55,7 +55,7 @@ class PipelineWork(Work):
         theirs = WHOLE_CURVE if absent(reference) else reference.SETTINGS
         settings = {"eager": WHOLE_CURVE, "first": FIRST, "reference": theirs, "yours": Settings.load(self.folder / FILE)}
         plan = onnx_model.runnable(self.graph, self.files[1], examiner, self.plan)
-        examiner.begins(f"detect, latency and frames: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
+        examiner.begins(f"detect: four detectors on {self.frames} new frames", self.frames * _FRAME_S)
         engines = {
             "yours": started(examiner.engine(plan)),
             "eager": started(examiner.baseline(ModelSource("course_lib.models:detector"))),
