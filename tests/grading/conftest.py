@@ -22,6 +22,7 @@ needs_sandbox = pytest.mark.skipif(bool(sandbox.problem()), reason=f"submissions
 def new_course(folder: Path) -> Path:
     for name in ("solutions", "labs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*LAB.artifacts, ".ipynb_checkpoints"))
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
     return folder
 
 

@@ -16,7 +16,7 @@ from traitlets.config import Config
 from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.nbgrader import autograde, bridge, gradebook
 from tests.grading.batch.test_farm import empty
-from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
+from tests.grading.conftest import LAB, needs_sandbox, new_course
 
 pytestmark = pytest.mark.filterwarnings("ignore:Object of type")  # SQLAlchemy's, about nbgrader
 
@@ -32,7 +32,6 @@ def nbgrader(room: Classroom) -> NbGraderAPI:
 def test_autograde_of_formgrader_grades_as_the_course_does(tmp_path: Path, monkeypatch) -> None:
     """It runs nothing outside of the sandbox, and follows no link."""
     room = Classroom(new_course(tmp_path))
-    shutil.copyfile(ROOT / "nbgrader_config.py", tmp_path / "nbgrader_config.py")
     (tmp_path / "nbgrader_config_local.py").write_text("c = get_config()\nc.LatePenalty.per_day = 10\n")
     room.folder.mkdir()
     room._registered(LAB)

@@ -34,7 +34,6 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 def grade(tmp_path: Path, reference: Path) -> Callable[[str, dict[str, str]], None]:
     """Grades a class of one solution and three empty submissions by a command, and looks at the points."""
     room = Classroom(new_course(tmp_path))
-    shutil.copyfile(ROOT / "nbgrader_config.py", tmp_path / "nbgrader_config.py")
     submit(room, "s0", reference=reference)
     for name in ("s1", "s2", "s3"):
         empty(room, name)

@@ -207,6 +207,9 @@ def test_what_is_lost_for_good_says_so_and_no_sandbox_ends_the_batch(room, cours
     assert lost.verdict == {} and "its worker ended 3 times (RuntimeError: gus)" in lost.error
     with pytest.raises(SandboxMissing, match="no sandbox"):
         farm._result(ended(SandboxMissing("no sandbox")), one)
+    done: Future[Result] = Future()
+    done.set_result(lost)
+    assert farm._result(done, one) is lost
 
 
 def test_what_fails_on_one_submission_does_not_end_the_batch(room, course, monkeypatch):

@@ -20,7 +20,7 @@ from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.isolation.supervise import descendants
 from course_lib.grading.reports import attention, class_report
 from tests.grading.batch.test_farm import empty
-from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
+from tests.grading.conftest import LAB, needs_sandbox, new_course
 
 pytestmark = [pytest.mark.slow, needs_sandbox, pytest.mark.timeout(1800)]
 
@@ -31,7 +31,6 @@ COMMAND = [sys.executable, "-m", "course_lib.cli.app", "grade", LAB.name, "--wor
 @pytest.fixture
 def room(tmp_path, reference) -> Classroom:
     room = Classroom(new_course(tmp_path))
-    shutil.copyfile(ROOT / "nbgrader_config.py", tmp_path / "nbgrader_config.py")
     for index in range(20):
         folder = empty(room, f"s{index:02}")
         for name in LAB.artifacts if folder.parent.name in WITH_POINTS else ():

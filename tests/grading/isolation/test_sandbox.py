@@ -11,9 +11,10 @@ import pytest
 
 from course_lib.engines import Worker
 from course_lib.errors import CourseError
+from course_lib.grading.batch.classroom import Classroom
 from course_lib.grading.isolation import interpreter_folders, sandbox
 from course_lib.grading.isolation.sandbox import Sandbox
-from tests.grading.conftest import LAB, ROOT, needs_sandbox, new_course
+from tests.grading.conftest import needs_sandbox, new_course, submit
 
 
 def inside(code: str, box: Sandbox | None = None) -> subprocess.CompletedProcess:
@@ -84,7 +85,6 @@ def test_an_interpreter_that_needs_a_home_folder_is_rejected(home, monkeypatch, 
 def test_an_interpreter_around_the_course_is_rejected(tmp_path, monkeypatch):
     """Made with `python -m venv .` in the course's folder, its prefix holds solutions and grades."""
     root = new_course(tmp_path)
-    (root / "nbgrader_config.py").touch()
     monkeypatch.setenv("COURSE_ROOT", str(root))
     monkeypatch.setattr(sys, "prefix", str(root))
     with pytest.raises(CourseError, match="submissions would see the course's folder with solutions and grades"):
@@ -128,10 +128,7 @@ def test_a_worker_runs_inside():
 def test_without_bubblewrap_grading_rejects_and_says_what_to_install(tmp_path):
     """The real command on a search path that has no bwrap."""
     root = new_course(tmp_path)
-    (root / "nbgrader_config.py").write_text((ROOT / "nbgrader_config.py").read_text())
-    submission = root / "classroom/submitted/ada" / LAB.name
-    submission.mkdir(parents=True)
-    (submission / f"{LAB.name}.ipynb").write_text((root / "labs" / LAB.name / f"{LAB.name}.ipynb").read_text())
+    submit(Classroom(root), "ada")
     environment = {**os.environ, "PATH": str(tmp_path), "COURSE_ROOT": str(root)}
     command = [sys.executable, "-m", "course_lib.cli.app", "grade", "lab01"]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=120)

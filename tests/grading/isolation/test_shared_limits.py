@@ -68,7 +68,8 @@ def test_an_unknown_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_told_from_a_command_that_fails() -> None:
     with confined(Sandbox()) as launch:
         for code in (0, 1, 126):
-            subprocess.run(launch([sys.executable, "-c", f"raise SystemExit({code})"]), check=False)
+            lie = f"import os; os.write(2, b'bwrap: No space left on device\\n'); os._exit({code})"
+            subprocess.run(launch([sys.executable, "-c", lie]), check=False, stderr=subprocess.DEVNULL)
         subprocess.run(launch([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]), check=False)
         assert launch.take_failed_start() == ""
     with confined(Sandbox(readable=(Path("/not/there"),))) as launch:
@@ -84,14 +85,3 @@ def test_it_is_the_examiners_fault(name: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(judging, "RUNNER_SANDBOX", dataclasses.replace(judging.RUNNER_SANDBOX, readable=(Path("/not/there"),)))
     verdict = judging.judge(lab, tmp_path)
     assert not verdict.outcomes and "a sandbox did not start" in verdict.fault, verdict.fault or verdict.outcomes
-
-
-def test_a_submission_cannot_say_so(tmp_path: Path) -> None:
-    lab = labs.find("lab10")
-    lab.write_reference(tmp_path)
-    lies = "import os\nos.write(2, b'bwrap: No space left on device\\n')\nos._exit(1)\n"
-    for name in lab.artifacts:
-        if name.endswith(".py"):
-            (tmp_path / name).write_text(lies)
-    verdict = judging.judge(lab, tmp_path)
-    assert not verdict.fault and verdict.score < verdict.max_score

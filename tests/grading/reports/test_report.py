@@ -51,7 +51,7 @@ def test_it_says_what_was_earned_and_why(page):
 
 
 def test_each_number_is_there_once_besides_its_plot():
-    first, second, speed = real_verdict().outcomes
+    first, _, speed = real_verdict().outcomes
     values = [replace(one, found="1.23x [1.20-1.26]", met=one.needed_for == HALF) for one in speed.criteria]
     slow = LAB.decided("speed", [replace(values[0], needed_for=HALF, met=True), replace(values[0], needed_for=ALL, met=False)])
     missed = replace(slow.criteria[1], name="names", symptom="The name is wrong.")
@@ -65,7 +65,7 @@ def test_each_number_is_there_once_besides_its_plot():
 @pytest.mark.parametrize(
     ("written", "total", "row"),
     [
-        (Cell("written", 0, 2, marked=True), "10 <span>of 12 points; 2 more are open", "– / 2"),
+        (Cell("written", 0, 2, marked=True), "10 <span>of 12 points; 2 more are open", "- / 2"),
         (Cell("written", 1.5, 2, by_hand=True), "11.5 <span>of 12 points<", "1.5 / 2"),
         (Cell("written", 0, 2), "10 <span>of 12 points<", "0 / 2"),
     ],
