@@ -83,31 +83,23 @@ def test_a_word_that_is_cut_and_one_under_another_are_found() -> None:
     assert faults(style.svg(figure)) == ["first word is under second word", "cut: beyond the edge"]
 
 
-def test_names_of_lines_stay_apart_and_are_dark_enough_for_text() -> None:
-    figure = style.figure(2)
-    axes = figure.add_subplot()
+def test_names_of_lines_colors_and_marks_stay_apart_and_are_dark_enough_for_text() -> None:
+    with pytest.raises(ValueError, match=r"may be 5\.6 inches wide, got 7: stack its panels"):
+        style.figure(3, width=7)
+    named, marked = style.figure(2), style.figure(2.4)
+    axes = named.add_subplot()
     for index in range(4):
         axes.plot([1, 2, 3], [1, 2, 2 + 0.01 * index], color=style.COLORS[index + 2], label=f"name {index}")
     style.name_lines(axes)
-    assert faults(style.svg(figure)) == []
     assert [text.get_text() for text in axes.texts] == ["name 0", "name 1", "name 2", "name 3"]
-    assert all(max(to_rgb(text.get_color())) < 0.75 for text in axes.texts)
-
-
-def test_a_figure_that_is_too_wide_for_a_phone_is_not_drawn() -> None:
-    with pytest.raises(ValueError, match=r"may be 5\.6 inches wide, got 7: stack its panels"):
-        style.figure(3, width=7)
-
-
-def test_marks_make_room_for_their_names_and_colors_have_theirs() -> None:
-    figure = style.figure(2.4)
-    axes = figure.add_subplot(title="the slowest call decides")
+    bars = marked.add_subplot(title="the slowest call decides")
     for index in range(3):
-        axes.bar([index], [1], color=style.COLORS[index + 3], label=f"series {index}")
-    style.name_colors(axes)
-    style.mark_values(axes, {"median, 1.0 ms": 1.0, "slowest of all calls, 2.4 ms": 2.4}, style.COLORS[2:4])
-    assert faults(style.svg(figure)) == []
-    assert all(max(to_rgb(text.get_color())) < 0.75 for text in [*axes.get_legend().get_texts(), *axes.texts])
+        bars.bar([index], [1], color=style.COLORS[index + 3], label=f"series {index}")
+    style.name_colors(bars)
+    style.mark_values(bars, {"median, 1.0 ms": 1.0, "slowest of all calls, 2.4 ms": 2.4}, style.COLORS[2:4])
+    assert faults(style.svg(named)) == faults(style.svg(marked)) == []
+    texts = [*axes.texts, *bars.get_legend().get_texts(), *bars.texts]
+    assert all(max(to_rgb(text.get_color())) < 0.75 for text in texts)
 
 
 def test_a_figure_follows_the_page_into_the_dark() -> None:

@@ -202,11 +202,6 @@ def test_the_order_and_the_names_of_the_courses_own() -> None:
         assert type(one).__module__.removesuffix(".backend") == f"course_lib.engines.backends.{one.name}"
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(BackendUnavailable, match="no backend 'nobody': the course has tensorrt, tensorrt_rtx, onnxruntime, li"):
-        registry.find("nobody")
-
-
 def test_default_builder_and_runner_follow_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     def only(*working: str) -> None:
         def availability(self: Any) -> engines.Availability:
@@ -230,15 +225,14 @@ def test_default_builder_and_runner_follow_the_ranks(monkeypatch: pytest.MonkeyP
         engines.default_runner()
 
 
-def test_only_backends_that_stream_weights_take_a_budget(small_ort_plan: engines.Plan) -> None:
+def test_what_a_backend_does_not_do_is_rejected(small_ort_plan: engines.Plan) -> None:
     with pytest.raises(EngineError, match="onnxruntime cannot stream weights"):
         engines.load(small_ort_plan, weight_budget_bytes=1)
-
-
-@pytest.mark.parametrize("name", ["torch", "torch_tensorrt"])
-def test_what_makes_no_plans_loads_none(name: str, small_ort_plan: engines.Plan) -> None:
-    with pytest.raises(PlanError, match=f"{name} does not build plans"):
-        registry.find(name).load(small_ort_plan)
+    for name in ("torch", "torch_tensorrt"):
+        with pytest.raises(PlanError, match=f"{name} does not build plans"):
+            registry.find(name).load(small_ort_plan)
+    with pytest.raises(BackendUnavailable, match="no backend 'nobody': the course has tensorrt, tensorrt_rtx, onnxruntime, li"):
+        registry.find("nobody")
 
 
 def test_only_tensorrt_8_limits_the_operator_set() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
-from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
+from course_lib.engines import Layer, LayerTable, LayerTensor
 from course_lib.engines.backends.tensorrt import builder
 from course_lib.engines.backends.tensorrt.layer_sources import parse_build_log, parse_inspector
 from course_lib.engines.layers import PROOF, dtype_name
@@ -40,15 +40,6 @@ def test_a_recorded_build_log() -> None:
     assert conv.onnx_nodes == ("/stem/Conv", "/Relu") and table.fused_operators(conv) == "Conv + Relu"
     assert head.outputs == (LayerTensor("logits", (-1, 10), "Float", "Linear"),)
     assert head.onnx_nodes == ("/head/Gemm", "/Cast_1") and table.fused_operators(head) == "/head/Gemm + /Cast_1"
-
-
-def test_a_fresh_build_log(small_plan: Plan) -> None:
-    table = small_plan.layers
-    assert len(table.kernels) == 13 and len(table) > 13, "the host's steps are in the table, and are not kernels"
-    assert all(kernel.name and kernel.inputs and kernel.outputs and kernel.dtypes == {"Float"} for kernel in table.kernels)
-    assert table.kernels[0].inputs[0].name == "image" and table.kernels[-1].outputs[0].name == "logits"
-    assert table.kernels[-1].outputs[0].shape == (-1, 10)
-    assert {node for kernel in table for node in kernel.onnx_nodes} <= table.operators.keys()
 
 
 def test_a_step_on_the_host_does_not_end_the_table() -> None:
@@ -197,12 +188,6 @@ def test_logs_of_tensorrt_10_prove_one_precision(gemm: str, dtype: str) -> None:
                 table.check_precision(precision)
 
 
-def test_names_of_torch_tensorrt_with_commas_and_brackets_are_read() -> None:
-    name = "[CONVOLUTION]-[aten_ops.convolution.default]-[/features/0/convolution] + [RELU]-[aten_ops.relu]"
-    (layer,) = parse_build_log(_log(CONVOLUTION.replace("/stem/Conv + /Relu", name)))
-    assert (layer.name, layer.dtypes) == (name, {"Half"})
-
-
 def test_information_with_only_names_says_how_to_get_details() -> None:
     with pytest.raises(ProfileError, match="detailed profiling verbosity"):
         parse_inspector('{"Layers": ["Conv_0 + Relu_1", "MaxPool_2"], "Bindings": ["x", "y"]}')
@@ -245,14 +230,28 @@ def test_what_a_precision_leaves_out_is_noted(table: LayerTable, precision: str,
     assert [found[: len(note)] for found in table.precision_notes(precision)] == ([note] if note else [])
 
 
-def test_names_serve_where_8_6_has_no_metadata() -> None:
-    assert _inspected(Name="/conv/Conv + /relu/Relu", LayerType="CaskConvolution").onnx_nodes == ("/conv/Conv", "/relu/Relu")
-    assert _inspected(Name="PWN(/a/Relu)", LayerType="PointWiseV2").onnx_nodes == ("/a/Relu",)
-    nested = _inspected(Name="/a/Conv + PWN(PWN(/b/Sigmoid), /b/Mul)", LayerType="CaskConvolution")
-    assert nested.onnx_nodes == ("/a/Conv", "/b/Sigmoid", "/b/Mul")
-    merged = _inspected(Name="/c/Conv || /d/Conv", LayerType="CaskConvolution")
-    assert merged.onnx_nodes == ("/c/Conv", "/d/Conv")
-    assert _inspected(Name="Reformatting CopyNode for /a/Relu", LayerType="Reformat").onnx_nodes == ()
+@pytest.mark.parametrize(
+    ("name", "kind", "nodes"),
+    [
+        ("/conv/Conv + /relu/Relu", "CaskConvolution", ("/conv/Conv", "/relu/Relu")),
+        ("PWN(/a/Relu)", "PointWiseV2", ("/a/Relu",)),
+        ("/a/Conv + PWN(PWN(/b/Sigmoid), /b/Mul)", "CaskConvolution", ("/a/Conv", "/b/Sigmoid", "/b/Mul")),
+        ("/c/Conv || /d/Conv", "CaskConvolution", ("/c/Conv", "/d/Conv")),
+        ("Reformatting CopyNode for /a/Relu", "Reformat", ()),
+    ],
+)
+def test_names_serve_where_8_6_has_no_metadata(name: str, kind: str, nodes: tuple[str, ...]) -> None:
+    assert _inspected(Name=name, LayerType=kind).onnx_nodes == nodes
+
+
+def test_names_of_datatypes_and_kernels() -> None:
+    names = {"Half": "FP16", "BFloat16": "BF16", "UInt8": "UINT8", "FP4": "FP4", "": ""}
+    assert [dtype_name(dtype) for dtype in names] == list(names.values())
+    names = {"__myl_MulAdd_myl0_3": "MulAdd", "/stem/Conv_myl12_40": "/stem/Conv", "conv1 + relu": "conv1 + relu"}
+    assert [Layer(name, "kgen").short_name for name in names] == list(names.values())
+    name = "[CONVOLUTION]-[aten_ops.convolution.default]-[/features/0/convolution] + [RELU]-[aten_ops.relu]"
+    (layer,) = parse_build_log(_log(CONVOLUTION.replace("/stem/Conv + /Relu", name)))  # as Torch-TensorRT calls them
+    assert (layer.name, layer.dtypes) == (name, {"Half"})
 
 
 def test_the_keys_of_tensorrt_10() -> None:
@@ -367,21 +366,6 @@ tables = st.builds(LayerTable, st.lists(layers, max_size=4).map(tuple), st.dicti
 @given(tables)
 def test_json_gives_the_table_back(table: LayerTable) -> None:
     assert LayerTable.from_json(json.loads(json.dumps(table.to_json()))) == table
-
-
-@pytest.mark.parametrize(
-    ("dtype", "name"), [("Half", "FP16"), ("BFloat16", "BF16"), ("UInt8", "UINT8"), ("FP4", "FP4"), ("", "")]
-)
-def test_a_datatype_has_its_common_name(dtype: str, name: str) -> None:
-    assert dtype_name(dtype) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [("__myl_MulAdd_myl0_3", "MulAdd"), ("/stem/Conv_myl12_40", "/stem/Conv"), ("conv1 + relu", "conv1 + relu")],
-)
-def test_a_kernel_has_a_short_name(name: str, short: str) -> None:
-    assert Layer(name, "kgen").short_name == short
 
 
 def test_words_that_the_compiler_shortened_are_explained() -> None:

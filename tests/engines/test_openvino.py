@@ -126,18 +126,6 @@ def test_the_layers_of_the_classifier(plan: Plan) -> None:
     assert engines.LayerTable.from_json(json.loads(json.dumps(plan.layers.to_json()))) == plan.layers
 
 
-@needs_openvino
-def test_float_stays_float_where_the_processor_has_less(plan: Plan) -> None:
-    """OpenVINO's own choice would be bfloat16 on processors that have it; the engine says what it was compiled for."""
-    import openvino
-
-    from course_lib.engines.backends import openvino as openvino_cpu
-
-    compiled = openvino_cpu._compile(plan.data, "fp32")
-    assert compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32
-    assert compiled.get_property("INFERENCE_NUM_THREADS") == 1 and compiled.get_property("NUM_STREAMS") == 1
-
-
 @pytest.fixture(scope="module")
 def int8_onnx(small_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = onnx.load(small_onnx)

@@ -58,17 +58,6 @@ def test_one_row_a_node_however_many_runs() -> None:
     assert in_order == ["/stem/Conv", "/head/Gemm"], "the order of execution, not of the file"
 
 
-def test_nodes_of_one_name_are_two_rows() -> None:
-    twins = [event("twin", 10, 5, index=1), event("twin", 20, 5, index=2), event("twin", 30, 6, index=1)]
-    assert ort_kernel_ms(json.dumps(twins)) == [("twin", [0.005, 0.006]), ("twin", [0.005])]
-    assert len(parse_ort_profile(json.dumps(twins))) == 2
-
-
-def test_what_runs_on_another_thread_at_the_same_time_is_not_inside() -> None:
-    beside = [event("a", 0, 100, index=1), event("b", 10, 20, index=2, thread=2), event("inside", 10, 20, index=3)]
-    assert [layer.name for layer in parse_ort_profile(json.dumps(beside))] == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     "pair",
     [
@@ -116,6 +105,14 @@ def test_a_fresh_profile_has_the_models_nodes_with_their_shapes(small_profile: s
     assert len(table) == len(model.graph.node) == 21
     assert table[0].inputs[0].shape == (8, 1, 32, 32) and table[-1].outputs == (LayerTensor("", (8, 10), "Float"),)
     assert {dtype for layer in table for dtype in layer.dtypes} == {"Float", "Int64"}  # the axes of the mean
+
+
+def test_nodes_of_one_name_are_two_rows_and_another_thread_is_not_inside() -> None:
+    twins = [event("twin", 10, 5, index=1), event("twin", 20, 5, index=2), event("twin", 30, 6, index=1)]
+    assert ort_kernel_ms(json.dumps(twins)) == [("twin", [0.005, 0.006]), ("twin", [0.005])]
+    assert len(parse_ort_profile(json.dumps(twins))) == 2
+    beside = [event("a", 0, 100, index=1), event("b", 10, 20, index=2, thread=2), event("inside", 10, 20, index=3)]
+    assert [layer.name for layer in parse_ort_profile(json.dumps(beside))] == ["a", "b"]
 
 
 def test_kernels_take_no_longer_than_the_run_they_are_in(small_profile: str) -> None:

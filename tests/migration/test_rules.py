@@ -89,11 +89,6 @@ def test_since_when_a_name_is_gone(name: str, target: str, since: str) -> None:
     assert removed_in(name, target) == since
 
 
-def test_majors_alone_remove_names() -> None:
-    for one, other in (("10.15", "10.16"), ("11.0", "11.4")):
-        assert all_names(ApiTable.load(one)) <= all_names(ApiTable.load(other))
-
-
 def test_rules_for_tools_are_complete_and_distinct() -> None:
     for rules in (TRTEXEC, POLYGRAPHY, NSYS):
         flags = [flag for rule in rules for flag in rule.flags]

@@ -20,11 +20,16 @@ def test_the_tables_of_a_small_head_by_hand() -> None:
     assert np.allclose(cos, np.cos([[0, 0], [1, 0.01], [2, 0.02]]), atol=0, rtol=1e-15)
     assert np.allclose(sin, np.sin([[0, 0], [1, 0.01], [2, 0.02]]), atol=0, rtol=1e-15)
     assert rope_tables(3, 4)[0].dtype == np.float32
-
-
-def test_the_first_row_can_be_any_position() -> None:
     whole, part = rope_tables(20, 64), rope_tables(1, 64, first=19)
-    assert all(np.array_equal(a[19:], b) for a, b in zip(whole, part, strict=True))
+    assert all(np.array_equal(a[19:], b) for a, b in zip(whole, part, strict=True)), "the first row can be any position"
+    for shape, rows, columns, said in (
+        ((2, 9, 30), 9, 15, "batch, sequence, heads"),
+        ((2, 9, 3, 9), 9, 4, "even head size"),
+        ((2, 9, 3, 10), 8, 5, "at least 9 rows"),
+        ((2, 9, 3, 10), 9, 10, "5 columns"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            rope(np.zeros(shape), *[np.zeros((rows, columns), np.float32)] * 2)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -47,18 +52,3 @@ def test_the_two_conventions_are_the_same_up_to_the_order_of_the_numbers(x: np.n
     order = np.arange(10).reshape(5, 2).T.ravel()  # even numbers first
     assert np.allclose(rope(x, *tables, interleaved=True)[..., order], rope(x[..., order], *tables), atol=1e-14)
     assert not np.allclose(rope(x, *tables, interleaved=True), rope(x, *tables), atol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("shape", "rows", "columns", "said"),
-    [
-        ((2, 9, 30), 9, 15, "batch, sequence, heads"),
-        ((2, 9, 3, 9), 9, 4, "even head size"),
-        ((2, 9, 3, 10), 8, 5, "at least 9 rows"),
-        ((2, 9, 3, 10), 9, 10, "5 columns"),
-    ],
-)
-def test_shapes_that_do_not_fit(shape: tuple[int, ...], rows: int, columns: int, said: str) -> None:
-    table = np.zeros((rows, columns), np.float32)
-    with pytest.raises(ValueError, match=said):
-        rope(np.zeros(shape), table, table)

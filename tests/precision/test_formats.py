@@ -79,17 +79,11 @@ def test_counts_against_all_bit_patterns(name):
         assert shown.count(low, high) == np.count_nonzero((numbers >= low) & (numbers <= high))
 
 
-def test_int8_counts_steps():
+def test_int8_counts_steps_and_a_useless_scale_or_name_is_rejected():
     assert int8(0.5).count(0.5, 10) == 20
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
-def test_a_useless_scale_is_rejected(scale):
-    with pytest.raises(ValueError, match="positive and finite"):
-        int8(scale)
-
-
-def test_an_unknown_format_is_rejected():
+    for scale in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="positive and finite"):
+            int8(scale)
     with pytest.raises(ValueError, match=r"no format 'FP12'.*BF16"):
         format_named("FP12")
 

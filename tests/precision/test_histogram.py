@@ -59,18 +59,13 @@ def test_many_values_of_every_float_type(dtype: type) -> None:
         assert 1024 <= histogram.used <= 2048
 
 
-@pytest.mark.parametrize(("bad", "word"), [(np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")])
-def test_nan_and_infinity_are_rejected_with_the_tensors_name(bad: float, word: str) -> None:
-    values = np.ones((2, 3), np.float32)
-    values[1, 1] = bad
-    streaming = StreamingHistogram("conv1")
-    with pytest.raises(CourseError, match=f"'conv1' holds {word}"):
-        streaming.add(values)
-    with pytest.raises(CourseError, match="no value was ever counted"):  # nothing of it was kept
-        streaming.result()
-
-
-def test_other_misuse_is_rejected() -> None:
+def test_nan_and_infinity_are_rejected_with_the_tensors_name() -> None:
+    for bad, word in ((np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")):
+        streaming = StreamingHistogram("conv1")
+        with pytest.raises(CourseError, match=f"'conv1' holds {word}"):
+            streaming.add(np.array([[1, 1], [1, bad]], np.float32))
+        with pytest.raises(CourseError, match="no value was ever counted"):  # nothing of it was kept
+            streaming.result()
     with pytest.raises(CourseError, match="int64"):
         StreamingHistogram("x").add(np.arange(3))
     for bins in (128, 1000):

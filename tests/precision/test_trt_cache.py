@@ -24,9 +24,6 @@ def test_a_line_is_a_tensor_and_the_bits_of_its_scale() -> None:
     assert write_cache({"a": 127.0, "b": 1.0}) == "TRT-8600-EntropyCalibration2\na: 3f800000\nb: 3c010204\n"
     assert read_cache("TRT-10160-MinMaxCalibration\na: 3f800000\n") == {"a": 127.0}
     assert read_header("TRT-10160-MinMaxCalibration\r\na: 3f800000\r\n") == (10160, "MinMaxCalibration")
-
-
-def test_a_foreign_cache_is_read_and_written_back() -> None:
     ranges = read_cache(SAMPLE)
     assert list(ranges) == ["image", "/block1/Relu_output_0", "scope:with:colons"]
     assert ranges["image"] == struct.unpack(">f", bytes.fromhex("3c010a14"))[0] * 127

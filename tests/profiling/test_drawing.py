@@ -44,18 +44,6 @@ def test_every_node_and_kernel_is_drawn_once_and_what_the_compiler_added_is_mark
     assert len(dashed) == 2  # the kernel without a node, and the node without a kernel
 
 
-def test_a_long_name_is_cut_in_the_middle():
-    name = "/encoder" * 20 + "/end"
-    drawn = [text for text in texts(draw(LayerTable((Layer("k", "kgen", onnx_nodes=(name,)),)))) if text.startswith("/")]
-    assert all(len(text) < 60 and text.endswith("/end") for text in drawn)
-
-
-@pytest.mark.parametrize("table", [LayerTable(), LayerTable((Layer("host", "wait"),))])
-def test_a_plan_without_kernels_says_so(table):
-    with pytest.raises(ValueError, match="no layer table"):
-        draw(table)
-
-
 def test_a_window_shows_the_nodes_that_were_asked_for_and_their_kernels():
     figure = draw(TABLE, nodes=["/relu", "/head"])
     assert [text for text in texts(figure) if text.startswith("/")] == ["/relu", "/head"]
@@ -65,11 +53,20 @@ def test_a_window_shows_the_nodes_that_were_asked_for_and_their_kernels():
     assert [text for text in texts(draw(TABLE, nodes="/re")) if text.startswith("/")] == ["/relu"]
 
 
-@pytest.mark.parametrize("nodes", ["/blocks", ["conv"], []])
-def test_a_window_without_nodes_says_what_names_look_like(nodes):
-    for draw_it in (lambda: draw(TABLE, nodes=nodes), lambda: draw(before=TABLE, after=TABLE, nodes=nodes)):
-        with pytest.raises(ValueError, match=r"no ONNX node .*: the names are like '/conv'"):
-            draw_it()
+def test_what_cannot_be_drawn_says_why():
+    for nodes in ("/blocks", ["conv"], []):
+        for tables in ({"table": TABLE}, {"before": TABLE, "after": TABLE}):
+            with pytest.raises(ValueError, match=r"no ONNX node .*: the names are like '/conv'"):
+                draw(**tables, nodes=nodes)
+    for table in (LayerTable(), LayerTable((Layer("host", "wait"),))):
+        with pytest.raises(ValueError, match="no layer table"):
+            draw(table)
+    for tables in ({}, {"before": TABLE}, {"after": TABLE}, {"table": TABLE, "after": TABLE}):
+        with pytest.raises(ValueError, match=r"draw\(before=\.\.\., after=\.\.\.\) compares two"):
+            draw(**tables)
+    name = "/encoder" * 20 + "/end"  # is cut in the middle
+    drawn = [text for text in texts(draw(LayerTable((Layer("k", "kgen", onnx_nodes=(name,)),)))) if text.startswith("/")]
+    assert all(len(text) < 60 and text.endswith("/end") for text in drawn)
 
 
 # ---- two plans side by side
@@ -156,12 +153,6 @@ def test_boxes_of_two_long_plans_do_not_overlap():
     for column in columns(draw(before=many, after=few)):
         spans = sorted((box.get_y(), box.get_y() + box.get_height()) for box in column)
         assert all(above[1] <= below[0] + 1e-9 for above, below in pairwise(spans))
-
-
-@pytest.mark.parametrize("wrong", [{}, {"before": TABLE}, {"after": TABLE}, {"table": TABLE, "after": TABLE}])
-def test_one_table_or_two(wrong):
-    with pytest.raises(ValueError, match=r"draw\(before=\.\.\., after=\.\.\.\) compares two"):
-        draw(**wrong)
 
 
 def plan(size):

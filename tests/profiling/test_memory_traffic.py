@@ -34,72 +34,39 @@ def small() -> onnx.ModelProto:
 
 
 def test_each_node_reads_and_writes_whole_tensors():
-    matmul, add, relu = node_traffic(small()).round_trips  # the view and the constant cost no round trip
+    traffic = node_traffic(small())
+    matmul, add, relu = traffic.round_trips  # the view and the constant cost no round trip
     assert (matmul.reads, matmul.weights, matmul.writes) == ({"x": 4 * 8}, 4 * 12, {"p": 4 * 6})
     assert (add.read_bytes, add.weights, add.written_bytes, add.total_bytes) == (24, 12, 24, 60)
     assert (relu.name, relu.operators, relu.reads) == ("/Relu_4", "Relu", {"v": 24})
-
-
-def test_totals_are_sums():
-    traffic = node_traffic(small())
     assert (traffic.read_bytes, traffic.weights, traffic.written_bytes) == (32 + 24 + 24, 48 + 12, 24 * 3)
     assert traffic.total_bytes == 212
     assert str(traffic) == "0.0 MB in 3 round trips" and Traffic(traffic.round_trips[:1]).launches == "1 round trip"
 
 
-def test_an_input_that_is_read_twice_by_one_node_counts_once():
+def test_what_is_read_twice_counts_once_and_what_depends_on_shapes_alone_costs_nothing():
     assert node_traffic(parsed("float[8] x", "y = Mul(x, x)", "float[8] y")).round_trips[0].read_bytes == 32
-
-
-def test_what_depends_on_shapes_alone_costs_nothing():
     model = parsed("float[2,3] x", "s = Shape(x) t = Cast<to=1>(s) u = Relu(t) y = Exp(x)", "float[2,3] y")
     assert [round_trip.operators for round_trip in node_traffic(model).round_trips] == ["Exp"]
-
-
-def test_an_unknown_shape_is_named():
     with pytest.raises(ValueError, match="shape of tensor 'x' is not known: export the model with dynamic_batch=False"):
         node_traffic(parsed("float[N,3] x", "y = Relu(x)", "float[N,3] y"))
 
 
-def tensor(name: str, *shape: int, dtype: str = "Float") -> LayerTensor:
-    return LayerTensor(name, shape, dtype)
+X, W = LayerTensor("x", (2, 8), "Float"), LayerTensor("w", (3,), "Float")
+FUSED = Layer("k", "correlation", (X, W), (W,), (LayerTensor("y", (2, 4), "Half"),), onnx_nodes=("/c", "/r"))
 
 
-def table(*layers: Layer) -> LayerTable:
-    return LayerTable(layers, {"/c": "Conv", "/r": "Relu"})
+def test_kernels_count_their_tensors_with_their_types_and_steps_on_the_host_and_views_nothing():
+    view = Layer("v", "Reshape", (LayerTensor("y", (4,), "Float"),))
+    table = LayerTable((Layer("s", "shape_call"), FUSED, view), {"/c": "Conv", "/r": "Relu"})
+    (trip,) = kernel_traffic(table).round_trips
+    assert (trip.operators, trip.reads, trip.weights, trip.writes) == ("Conv + Relu", {"x": 64}, 12, {"y": 16})
 
 
-FUSED = Layer(
-    "k",
-    "correlation",
-    (tensor("x", 2, 8), tensor("w", 3)),
-    (tensor("w", 3),),
-    (tensor("y", 2, 4, dtype="Half"),),
-    "",
-    ("/c", "/r"),
-)
-
-
-def test_kernels_count_their_tensors_with_their_types():
-    (round_trip,) = kernel_traffic(table(FUSED)).round_trips
-    assert (round_trip.operators, round_trip.reads, round_trip.weights, round_trip.writes) == (
-        "Conv + Relu",
-        {"x": 64},
-        12,
-        {"y": 16},
-    )
-
-
-def test_steps_on_the_host_and_views_are_no_trips():
-    assert (
-        len(kernel_traffic(table(Layer("s", "shape_call"), FUSED, Layer("v", "Reshape", (tensor("y", 4),)))).round_trips) == 1
-    )
-
-
-def test_a_dynamic_shape_or_an_unknown_type_is_rejected():
-    for bad in (tensor("x", -1, 3), tensor("x", 3, dtype="")):
-        with pytest.raises(ValueError, match=r"'x' .* fixed shapes, export the model with dynamic_batch=False"):
-            kernel_traffic(table(Layer("k", "kgen", (bad,))))
+@pytest.mark.parametrize("bad", [LayerTensor("x", (-1, 3), "Float"), LayerTensor("x", (3,), "")])
+def test_a_dynamic_shape_or_an_unknown_type_is_rejected(bad):
+    with pytest.raises(ValueError, match=r"'x' .* fixed shapes, export the model with dynamic_batch=False"):
+        kernel_traffic(LayerTable((Layer("k", "kgen", (bad,)),), {}))
 
 
 @settings(deadline=None, max_examples=20)

@@ -70,22 +70,18 @@ def test_a_row_becomes_a_kernel_in_us_bytes_shares_and_operations(read):
     assert kernel.bound == "memory"
 
 
-@pytest.mark.parametrize(
-    ("unit", "value", "microseconds"),
-    [("ns", "1500", 1.5), ("nsecond", "1500", 1.5), ("usecond", "1.5", 1.5), ("ms", "0.0015", 1.5), ("second", "1.5e-06", 1.5)],
-)
-def test_every_spelling_of_time_is_understood(read, unit, value, microseconds):
-    assert read(table({DURATION: unit}, ("k", value)))[0].duration_us == pytest.approx(microseconds)
-
-
-@pytest.mark.parametrize(("unit", "scale"), [("byte", 1), ("Kbyte", 1e3), ("Mbyte", 1e6), ("Gbyte", 1e9)])
-def test_every_size_of_bytes_is_understood(read, unit, scale):
-    assert read(table({DURATION: "us", DRAM: unit}, ("k", "1", "3.5")))[0].dram_bytes == pytest.approx(3.5 * scale)
-
-
-def test_reads_and_writes_stand_in_for_the_sum(read):
-    units = {DURATION: "us", "dram__bytes_read.sum": "byte", "dram__bytes_write.sum": "byte"}
-    assert read(table(units, ("k", "1", "100", "20")))[0].dram_bytes == 120
+def test_every_spelling_of_time_and_size_is_understood(read):
+    for unit, value in {"ns": "1500", "nsecond": "1500", "usecond": "1.5", "ms": "0.0015", "second": "1.5e-06"}.items():
+        assert read(table({DURATION: unit}, ("k", value)))[0].duration_us == pytest.approx(1.5)
+    for unit, scale in {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}.items():
+        assert read(table({DURATION: "us", DRAM: unit}, ("k", "1", "3.5")))[0].dram_bytes == pytest.approx(3.5 * scale)
+    for values, microseconds in (
+        (("117.344", "27595520"), 117.344),
+        (("117,344", "27595520"), 117.344),
+        (("1.5", "1024"), 0.0015),
+    ):
+        (kernel,) = read(table({DURATION: "ns", DRAM: "byte"}, ("k", *values)))  # which have no decimals
+        assert kernel.duration_us == pytest.approx(microseconds)
 
 
 def test_what_is_not_available_is_none(read):
@@ -94,12 +90,10 @@ def test_what_is_not_available_is_none(read):
     assert (kernel.intensity, kernel.flops_per_second, kernel.bytes_per_second, kernel.bound) == (None, None, None, "")
 
 
-def test_operations_of_tensor_cores_and_halves_count(read):
-    (kernel,) = read(table({DURATION: "us", TENSOR: "", HFMA: "inst"}, ("gemm", "1", "1,000", "10")))
-    assert kernel.flops == 1000 + 4 * 10
-
-
 def test_a_sum_and_its_parts_count_once(read):
+    units = {DURATION: "us", "dram__bytes_read.sum": "byte", "dram__bytes_write.sum": "byte"}
+    assert read(table(units, ("k", "1", "100", "20")))[0].dram_bytes == 120
+    assert read(table({DURATION: "us", TENSOR: "", HFMA: "inst"}, ("gemm", "1", "1,000", "10")))[0].flops == 1000 + 4 * 10
     parts = {
         "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum": "",
         "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum": "",
@@ -133,19 +127,6 @@ VALUES = {  # 117344 ns, 27595520 bytes, 65.77 % and 12.5 %, as languages and pr
 def test_the_numbers_of_every_language_are_the_same(read, language):
     (kernel,) = read(table(UNITS, ("k", *VALUES[language])))
     assert kernel == KernelMetrics("k", pytest.approx(117.344), 27595520.0, pytest.approx(0.125), pytest.approx(0.6577))
-
-
-@pytest.mark.parametrize(
-    ("values", "microseconds"),
-    [
-        (("117.344", "27595520"), 117.344),  # nanoseconds and bytes have no decimals
-        (("117,344", "27595520"), 117.344),
-        (("1.5", "1024"), 0.0015),
-    ],
-)
-def test_a_separator_is_understood_from_the_unit(read, values, microseconds):
-    (kernel,) = read(table({DURATION: "ns", DRAM: "byte"}, ("k", *values)))
-    assert kernel.duration_us == pytest.approx(microseconds)
 
 
 @pytest.mark.parametrize(
@@ -246,11 +227,6 @@ def test_without_shares_the_side_of_the_ridge_tells_the_bound_and_what_is_not_co
     figure = roofline([KernelMetrics("k", 5.0), KernelMetrics("idle", 1e6, 100.0)], PEAK, BANDWIDTH)
     assert legend(figure) == ["1  k; not counted", "2  idle; no operations, 100 B/s"]
     assert figure.get_suptitle().startswith("No operations counted")
-
-
-@pytest.mark.parametrize(
-    ("kernels", "peak", "said"), [([], PEAK, "no kernels"), ([ADD], 0, "positive"), ([ADD], -1.0, "positive")]
-)
-def test_nothing_to_draw_and_no_peak_are_rejected(kernels, peak, said):
-    with pytest.raises(ValueError, match=said):
-        roofline(kernels, peak, BANDWIDTH)
+    for kernels, peak, said in (([], PEAK, "no kernels"), ([ADD], 0, "positive"), ([ADD], -1.0, "positive")):
+        with pytest.raises(ValueError, match=said):
+            roofline(kernels, peak, BANDWIDTH)

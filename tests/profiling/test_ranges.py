@@ -17,40 +17,31 @@ def fresh():
     ranges._marker.cache_clear()
 
 
-def recorder(log, source):
-    return lambda name: log.append(f"{source} {name}"), lambda: log.append(f"{source} end")
-
-
 @pytest.fixture
 def nvtx(monkeypatch):
     """A stand-in for the package, which notes what it is told."""
     log, module = [], ModuleType("nvtx")
-    module.push_range, module.pop_range = recorder(log, "nvtx")
+    module.push_range, module.pop_range = lambda name: log.append(f"nvtx {name}"), lambda: log.append("nvtx end")
     monkeypatch.setitem(sys.modules, "nvtx", module)
     return log
 
 
-@pytest.fixture
-def torch(monkeypatch):
-    """A PyTorch that is imported and has CUDA."""
-    log, module = [], ModuleType("torch")
-    push, pop = recorder(log, "torch")
-    module.cuda = SimpleNamespace(is_available=lambda: True, nvtx=SimpleNamespace(range_push=push, range_pop=pop))
-    monkeypatch.setitem(sys.modules, "nvtx", None)
-    monkeypatch.setitem(sys.modules, "torch", module)
-    return log
-
-
-def test_ranges_nest_and_the_package_is_preferred(nvtx):
-    with nvtx_range("step"), nvtx_range("infer"):
+def test_ranges_nest_and_an_error_ends_them_and_passes(nvtx):
+    with pytest.raises(KeyError), nvtx_range("step"), nvtx_range("infer"):
         nvtx.append("work")
+        raise KeyError
     assert nvtx == ["nvtx step", "nvtx infer", "work", "nvtx end", "nvtx end"]
 
 
-def test_an_error_ends_the_range_and_passes(nvtx):
-    with pytest.raises(KeyError), nvtx_range("step"):
-        raise KeyError
-    assert nvtx == ["nvtx step", "nvtx end"]
+def test_torch_serves_where_the_package_is_missing(monkeypatch):
+    log, module = [], ModuleType("torch")
+    calls = SimpleNamespace(range_push=log.append, range_pop=lambda: log.append("end"))
+    module.cuda = SimpleNamespace(is_available=lambda: True, nvtx=calls)
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    monkeypatch.setitem(sys.modules, "torch", module)
+    with nvtx_range("step"):
+        pass
+    assert log == ["step", "end"]
 
 
 def test_a_function_keeps_its_name_and_its_result(nvtx):
@@ -62,9 +53,3 @@ def test_a_function_keeps_its_name_and_its_result(nvtx):
     assert fibonacci(3) == 2
     assert (fibonacci.__name__, fibonacci.__doc__) == ("fibonacci", "Slow.")
     assert nvtx.count("nvtx fib") == nvtx.count("nvtx end") == 5
-
-
-def test_torch_serves_where_the_package_is_missing(torch):
-    with nvtx_range("step"):
-        pass
-    assert torch == ["torch step", "torch end"]

@@ -6,7 +6,6 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
 from course_lib.precision import activations, cast, insert_qdq
 from course_lib.profiling.layer_tables.kernel_groups import matched_groups
 from course_lib.profiling.layer_tables.table_diff import TableDiff, diff
-from course_lib.profiling.readers.ort_profile import profile_onnxruntime
 from tests.exported import exported, recipe_for
 
 RECORDED = RESULTS / "tensorrt86_h200"
@@ -267,17 +265,6 @@ def test_pairs_turn_convolutions_to_int8_and_leave_their_epilogue_to_a_kernel_of
     assert "Int8" in {dtype for k in stem.after for dtype in k.dtypes}
     assert "INT8 instead of FP32 in 10 kernels" in compared.headline
     assert len(compared.of("split")) >= 6
-
-
-def test_onnx_runtime_beside_tensorrt() -> None:
-    feeds = {"image": np.zeros((8, 1, 32, 32), np.float32)}
-    ours, _ = profile_onnxruntime(exported("small"), feeds, level="extended", runs=1)
-    compared = diff(ours, built("small", "fp32"))
-    assert not compared.only_before and not compared.only_after and not compared.retyped
-    assert {str(f) for f in compared.fused} == {"Conv + Add + Relu"} and not compared.parted
-    assert {c.after[0].onnx_nodes for c in compared.of("kept") if c.after[0].kind == "correlation"} >= {
-        ("/stem+norm/Conv", "/Relu")
-    }
 
 
 # ---- recorded on a GPU

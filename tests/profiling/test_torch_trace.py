@@ -112,12 +112,6 @@ def test_a_trace_without_events_of_the_profiler_is_an_error_with_the_reason(reco
         read_torch_trace({"traceEvents": records})
 
 
-def test_a_mark_before_the_text_is_no_damage(tmp_path):
-    path = tmp_path / "kineto.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"traceEvents": [record("kernel", "sgemm", 40, 30, stream=7)]}).encode())
-    assert [event.name for event in read_torch_trace(path).kernels] == ["sgemm"]
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"hello", b"{", b'{"a": 1}', b'{"traceEvents": 7}', b"\x1f\x8b", b"\x1f\x8b\x08junk", b"[" * 99999, b"7"]
 )
