@@ -1,11 +1,13 @@
 """Long work names each step as it begins: a line a step in a pipe, a bar on a terminal, nothing where it must stay silent."""
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 
 from course_lib import labs
-from course_lib.cli.steps import step_progress
+from course_lib.cli.steps import label, step_progress
 from course_lib.labs import Examiner
 
 
@@ -28,8 +30,16 @@ def test_a_terminal_gets_a_bar_and_an_estimate(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with step_progress() as begin:
         begin("building", 10)
-        begin("measuring", 25)
-    assert "measuring" in terminal.getvalue() and "of about 25 s" in terminal.getvalue()
+        begin("speed: PyTorch and your engine, interleaved", 25)
+        begin("late: longer than estimated", 0)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue())
+    assert "speed \u2501" in shown and "of about 25 s" in shown and "0 s, usually 0 s" in shown and "PyTorch" not in shown
+
+
+def test_a_bar_shows_the_whole_name_of_each_step():
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in Path(labs.__file__).parents[1].rglob("*.py"))
+    names = [name for name in re.findall(r'\bbegins\(\s*f?"([^"]+)"', sources) if not name.startswith("{")]
+    assert len(names) > 20 and all(label(name) == name.partition(":")[0] for name in names)
 
 
 @pytest.mark.parametrize("name", ["lab12"])

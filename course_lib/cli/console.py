@@ -44,9 +44,12 @@ def in_full(out: Console, markup: str) -> None:
     if not out.is_terminal:
         out.print(markup, soft_wrap=True)
         return
-    first, *others = Text.from_markup(markup).wrap(out, out.width - len(_INDENT))
+    text = Text.from_markup(markup)
+    text.expand_tabs(8)
+    first = text.wrap(out, out.width)[0]
     out.print(first)
-    for line in others:
+    rest = len(text.plain) - len(text.plain[len(first.plain) :].lstrip())
+    for line in text[rest:].wrap(out, out.width - len(_INDENT)) if rest < len(text.plain) else ():
         out.print(Text(_INDENT).append_text(line))
 
 
@@ -199,9 +202,11 @@ def _details(out: Console, outcome: Outcome, *, verbose: bool) -> None:
 
     in_full(out, f"[bold]{escape(outcome.task.title)}[/]" + f": {escape(outcome.remark)}" * bool(outcome.remark))
     if rows := requirements.rows(one for one in outcome.criteria if verbose or one.met is not True):
-        table("", requirements.COLUMNS, rows)
+        shown = [index for index in range(len(requirements.COLUMNS)) if any(row[index] for row in rows)]
+        table("", [requirements.COLUMNS[index] for index in shown], [[row[index] for index in shown] for row in rows])
     if outcome.hint:
         in_full(out, f"[italic]Hint: {escape(outcome.hint)}[/]")
+        out.print()
 
 
 def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ()) -> None:

@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from course_lib import __version__, labs
 from course_lib.cli import app, bench_files, console
-from course_lib.engines import Plan, TensorInfo
+from course_lib.engines import LayerTable, Plan, TensorInfo
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Grade
 from course_lib.grading.judge.review import Points, Review
@@ -187,6 +187,22 @@ def test_a_layer_table_is_one_line_a_kernel_on_a_narrow_terminal(
     assert all(row["shape"] in screen.getvalue() for row in small_plan.layers.rows())
     assert "13 with FP32" in screen.getvalue() and "_myl0_" not in screen.getvalue() and "types" not in screen.getvalue()
     assert sum("Conv + Relu" in line for line in lines) >= 3
+
+
+def test_a_narrow_layer_table_wraps_long_names_and_cuts_none(small_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, (first, *others) = io.StringIO(), small_plan.layers.rows()
+    quantized = first | {
+        "operators": 3 * "DequantizeLinear + " + "Conv",
+        "types": "INT8 to FP32",
+        "kernel": 4 * "MulMinMaxRounCast",
+    }
+    monkeypatch.setattr(LayerTable, "rows", lambda table: [dict(quantized), *map(dict, others)])
+    monkeypatch.setattr(console, "_console", lambda: Console(width=80, file=screen, force_terminal=True, color_system=None))
+    console.layers(small_plan.layers, "a title", ())
+    lines = screen.getvalue().splitlines()
+    words = " ".join(screen.getvalue().split())
+    assert max(map(len, lines)) <= 80 and "INT8 to FP32" in words and "\u2026" not in words
+    assert words.count("MulMinMaxRounCast") == 4 and words.count("DQ") == 3
 
 
 def test_a_path_is_not_broken(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
