@@ -44,7 +44,8 @@ html_favicon = "_static/favicon.svg"
 html_baseurl = os.environ.get("COURSE_BOOK_URL", "")  # where the book is published; set by make_book.py
 
 nb_execution_mode = "cache"  # set to "off" by `make_book.py --no-execute`
-nb_execution_excludepatterns = ["labs/*/*"]  # a lab is for its reader to solve
+# A lab is for its reader to solve; tests leave out lectures, too.
+nb_execution_excludepatterns = ["labs/*/*", *os.environ.get("COURSE_BOOK_EXCLUDES", "").split()]
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True

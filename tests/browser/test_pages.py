@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
 from course_lib import labs
 from tests.browser.conftest import ARTIFACTS, ROOT
 from tests.browser.legible import faults
+from tests.content.test_notebooks import executed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
@@ -49,7 +49,7 @@ def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages = {
         "report": report.page(LAB, verdict, "ada", cells),
         "untouched": report.page(LAB, replace(untouched, table=None, layers=None), "ben"),
-        "feedback": _feedback(LAB, report.body(verdict, cells)),
+        "feedback": _feedback(LAB, report.body(verdict, cells), tmp_path_factory.mktemp("lab")),
         "class": class_page.page(found),
         "leaderboard": class_page.board(found, leaderboard.ranked(found.submissions)),
         "layers": layers_page(verdict.table, "tensorrt_rtx for sm89"),
@@ -60,13 +60,13 @@ def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _feedback(lab: labs.Lab, body: str) -> str:
-    """nbgrader's page of a graded notebook, with the report first."""
+def _feedback(lab: labs.Lab, body: str, folder: Path) -> str:
+    """nbgrader's page of a graded notebook with its outputs, and with the report first."""
     from nbconvert.exporters import HTMLExporter
     from nbgrader.converters import GenerateFeedback
     from nbgrader.coursedir import CourseDirectory
 
-    notebook = nbformat.read(ROOT / "labs" / lab.name / f"{lab.name}.ipynb", as_version=4)
+    notebook = executed(ROOT / "solutions" / lab.name / f"{lab.name}.ipynb", folder)
     for cell in notebook.cells:
         if known := cell.metadata.get("nbgrader"):
             known.update(score=0, grade=known["grade"] and cell.cell_type == "markdown")
