@@ -146,11 +146,6 @@ def resnet50_onnx(onnx_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def resnet50_fp16_onnx(onnx_folder: Path) -> Path:
-    return _exported(onnx_folder, "resnet50", "fp16")
-
-
-@pytest.fixture(scope="session")
 def service_recipe() -> Recipe:
     """One profile for the classifiers: batch 1 to 32, tuned for 8."""
     return Recipe(profiles=(Profile(image={"min": (1, 1, 32, 32), "opt": (8, 1, 32, 32), "max": (32, 1, 32, 32)}),))

@@ -31,15 +31,11 @@ def _rejected(path: Path, *words: str) -> None:
         Plan.load(path)
 
 
-def test_load_gives_back_what_save_wrote(small_plan: Plan, saved: Path) -> None:
+def test_load_gives_back_what_save_wrote_and_the_summary_has_no_bytes_and_no_layers(small_plan: Plan, saved: Path) -> None:
     assert Plan.load(saved) == small_plan == Plan.load(str(saved))
     assert sorted(path.name for path in saved.parent.iterdir()) == ["model.plan", "model.plan.json"]
-
-
-def test_the_summary_has_no_bytes_and_no_layers(small_plan: Plan) -> None:
-    summary = small_plan.summary()
+    summary = json.loads(json.dumps(small_plan.summary()))
     assert summary.keys() == {"backend", "version", "onnx_sha256", "recipe", "targets", "build_seconds", "notes"}
-    json.dumps(summary)
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,16 @@ def to(dtype: str, given: str, output: str) -> Layer:
     return Layer("CAST", given, output, to_type=dtype)
 
 
-def test_a_graph_in_fp32_is_told_to_multiply_in_fp16() -> None:
+def test_what_is_told_to_compute_in_fp16_and_in_fp32() -> None:
     layers = [Layer("CONVOLUTION", "x", "a"), Layer("ACTIVATION", "a", "b"), Layer("MATRIX_MULTIPLY", "b,w", "c")]
     assert demanded(*layers) == [HALF, "", HALF]
+    layers = [Layer("CONVOLUTION", "x", "a"), to(HALF, "a", "b"), Layer("CONVOLUTION", "b", "c")]
+    assert demanded(*layers) == [SINGLE, "", HALF], "what comes before the first cast is FP32"
+    others = [Layer("CONSTANT", "", "w"), Layer("SHUFFLE", "w", "v"), Layer("SHAPE", "x", "s", INTEGER), to(INTEGER, "x", "i")]
+    arithmetic = Layer("ELEMENTWISE", "i,s", "j", INTEGER)
+    assert demanded(to(HALF, "x", "a"), Layer("CONVOLUTION", "a", "b"), *others, arithmetic) == ["", HALF, "", "", "", "", ""]
+    flags = SimpleNamespace(__members__={"STRONGLY_TYPED": 1})  # later versions take types from the graph
+    demand_half(SimpleNamespace(NetworkDefinitionCreationFlag=flags), None, None)
 
 
 @pytest.mark.parametrize("kind", ["MATRIX_MULTIPLY", "ELEMENTWISE", "REDUCE", "UNARY", "SOFTMAX", "SHUFFLE"])
@@ -94,21 +101,6 @@ def test_what_a_mixed_graph_keeps_in_fp32_stays_there(kind: str) -> None:
     layers = (to(HALF, "x", "a"), Layer("MATRIX_MULTIPLY", "a,w", "b"), to(SINGLE, "b", "d"), kept, to(HALF, "e", "f"))
     assert demanded(*layers, Layer("ELEMENTWISE", "f,w", "g")) == ["", HALF, "", SINGLE, "", ""]
     assert kept.output_types == {0: SINGLE}
-
-
-def test_what_comes_before_the_first_cast_is_fp32() -> None:
-    assert demanded(Layer("CONVOLUTION", "x", "a"), to(HALF, "a", "b"), Layer("CONVOLUTION", "b", "c")) == [SINGLE, "", HALF]
-
-
-def test_casts_constants_and_integers_are_left_alone() -> None:
-    others = [Layer("CONSTANT", "", "w"), Layer("SHUFFLE", "w", "v"), Layer("SHAPE", "x", "s", INTEGER), to(INTEGER, "x", "i")]
-    arithmetic = Layer("ELEMENTWISE", "i,s", "j", INTEGER)
-    assert demanded(to(HALF, "x", "a"), Layer("CONVOLUTION", "a", "b"), *others, arithmetic) == ["", HALF, "", "", "", "", ""]
-
-
-def test_later_versions_take_types_from_the_graph() -> None:
-    flags = SimpleNamespace(__members__={"STRONGLY_TYPED": 1})
-    demand_half(SimpleNamespace(NetworkDefinitionCreationFlag=flags), None, None)
 
 
 def test_a_missing_input_and_an_input_in_fp16() -> None:

@@ -76,30 +76,46 @@ def test_python_2_is_scanned_and_said_to_be() -> None:
 # ---- the version decides
 
 
-def test_the_target_decides() -> None:
-    code = "import tensorrt as trt\nflag = trt.BuilderFlag.FP16\n"
-    assert of(code, "8.6") == []
-    assert of(code, "10.16") == [(2, "deprecated", "BuilderFlag.FP16")]
-    assert of(code, "11.0") == of(code, "rtx") == [(2, "removed", "BuilderFlag.FP16")]
-    assert names("import tensorrt as trt\ntrt.Builder(x).max_workspace_size = 1", "8.6") == ["Builder.max_workspace_size"]
+HALF = "import tensorrt as trt\nflag = trt.BuilderFlag.FP16\n"
+ATTENTION = "import tensorrt as trt\ndef f(n: trt.INetworkDefinition):\n    n.add_attention()\n    n.add_plugin_v2([], p)\n"
+STRONGLY = "import tensorrt as trt\ntrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED"
+REFIT = "import tensorrt as trt\n# {}\nconfig.set_flag(trt.BuilderFlag.REFIT)\n"
+POLYGRAPHY = "from polygraphy.backend.trt import CreateConfig\nCreateConfig(fp16=True, int8=False, memory_pool_limits={})\n"
 
 
-def test_deprecation_comes_from_nvidias_docstrings_and_from_the_rules() -> None:
-    code = "import tensorrt as trt\ndef f(network: trt.INetworkDefinition):\n"
-    code += "    network.add_attention()\n    network.add_plugin_v2([], p)\n"
-    assert of(code) == [
-        (3, "deprecated", "INetworkDefinition.add_attention"),
-        (4, "deprecated", "INetworkDefinition.add_plugin_v2"),
-    ]
-    assert of(code, "8.6") == []
-    strongly = "import tensorrt as trt\ntrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED"
-    assert of(strongly) == [(2, "deprecated", "NetworkDefinitionCreationFlag.STRONGLY_TYPED")] and of(strongly, "10.16") == []
+@pytest.mark.parametrize(
+    ("code", "to", "found"),
+    [
+        (HALF, "8.6", []),
+        (HALF, "10.16", ["deprecated BuilderFlag.FP16"]),
+        (HALF, "11.0", ["removed BuilderFlag.FP16"]),
+        (HALF, "rtx", ["removed BuilderFlag.FP16"]),
+        ("import tensorrt as trt\ntrt.Builder(x).max_workspace_size = 1", "8.6", ["removed Builder.max_workspace_size"]),
+        # deprecation comes from NVIDIA's docstrings and from the rules
+        (ATTENTION, "11.4", ["deprecated INetworkDefinition.add_attention", "deprecated INetworkDefinition.add_plugin_v2"]),
+        (ATTENTION, "8.6", []),
+        (STRONGLY, "11.4", ["deprecated NetworkDefinitionCreationFlag.STRONGLY_TYPED"]),
+        (STRONGLY, "10.16", []),
+        # a keyword that no version had is a typing error, which is not the scan's business
+        ("import tensorrt as trt\nlayer = trt.Builder(x).create_network().add_resize(input=1, output_dims=2)\n", "11.4", []),
+        # folklore needs the words beside it
+        (REFIT.format("saves memory by reuse"), "11.4", ["changed BuilderFlag.REFIT"]),
+        (REFIT.format("weights are updated every night"), "11.4", []),
+        (POLYGRAPHY, "11.4", ["removed CreateConfig(fp16=)"]),
+        (POLYGRAPHY, "10.16", []),
+        ("CreateConfig(max_workspace_size=1, calibrator=c)", "10.16", ["removed CreateConfig(max_workspace_size=)"]),
+    ],
+)
+def test_the_target_decides(code: str, to: str, found: list[str]) -> None:
+    assert [f"{severity} {name}" for _, severity, name in of(code, to)] == found
 
 
-@pytest.mark.parametrize("text", ["9", "", "1", "11.", "x", "12.0"])
-def test_an_unknown_version_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="no table of TensorRT"):
-        target_version(text)
+def test_an_unknown_version_and_a_path_that_does_not_exist_are_rejected() -> None:
+    for text in ("9", "", "11.", "x", "12.0"):
+        with pytest.raises(ValueError, match="no table of TensorRT"):
+            target_version(text)
+    with pytest.raises(CourseError, match="no/such: no such file or folder"):
+        scan(["no/such"])
 
 
 # ---- which names are TensorRT's
@@ -195,53 +211,38 @@ def test_code_that_is_not_reached_is_not_reported(test: str, reached: bool) -> N
     assert ("ICudaEngine.num_bindings" in names(code)) is reached
 
 
-def test_the_other_branch_is_the_one_that_counts() -> None:
-    code = "import tensorrt as trt\ndef f(engine, new):\n    return engine.num_io_tensors if {} else engine.num_bindings\n"
-    assert names(code.format("hasattr(engine, 'num_io_tensors')")) == []
-    assert names(code.format("hasattr(engine, 'num_bindings')")) == ["ICudaEngine.num_bindings"]
-    assert names(code.format("new")) == ["ICudaEngine.num_bindings"]
+BRANCH = "import tensorrt as trt\ndef f(engine, new):\n    return engine.num_io_tensors if {} else engine.num_bindings\n"
+RETURN = "import tensorrt as trt\ndef f(engine):\n    if {}:\n        {}\n    return engine.num_bindings\n"
+CALLED = (
+    "import tensorrt as trt\nNEW = hasattr(trt, 'IPluginV3')\ndef old(engine):\n    return engine.num_bindings\n"
+    "def f(engine):\n    return 0 if NEW else old(engine)\n"
+)
 
 
-def test_an_early_return_guards_what_follows_and_a_rejection_does_not() -> None:
-    code = "import tensorrt as trt\ndef f(engine):\n    if {}:\n        {}\n    return engine.num_bindings\n"
-    assert names(code.format("hasattr(engine, 'num_io_tensors')", "return engine.num_io_tensors")) == []
-    assert names(code.format("int(trt.__version__.split('.')[0]) < 7", "raise RuntimeError('too old')")) == [
-        "ICudaEngine.num_bindings"
-    ]
-    assert names(code.format("TRT_BUILD < 7000", "raise RuntimeError('too old')")) == ["ICudaEngine.num_bindings"]
-
-
-def test_a_function_that_is_called_under_a_condition_only_is_under_it_too() -> None:
-    code = (
-        "import tensorrt as trt\nNEW = hasattr(trt, 'IPluginV3')\ndef old(engine):\n    return engine.num_bindings\n"
-        "def f(engine):\n    return 0 if NEW else old(engine)\n"
-    )
-    assert names(code) == [] and names(code + "old(e)\n") == ["ICudaEngine.num_bindings"]
+@pytest.mark.parametrize(
+    ("code", "reached"),
+    [
+        (BRANCH.format("hasattr(engine, 'num_io_tensors')"), False),
+        (BRANCH.format("hasattr(engine, 'num_bindings')"), True),
+        (BRANCH.format("new"), True),
+        (RETURN.format("hasattr(engine, 'num_io_tensors')", "return engine.num_io_tensors"), False),
+        # a rejection of older versions guards nothing
+        (RETURN.format("int(trt.__version__.split('.')[0]) < 7", "raise RuntimeError('too old')"), True),
+        (RETURN.format("TRT_BUILD < 7000", "raise RuntimeError('too old')"), True),
+        (CALLED, False),  # a function that is called under a condition only is under it too
+        (CALLED + "old(e)\n", True),
+    ],
+)
+def test_branches_returns_and_calls_guard_what_follows(code: str, reached: bool) -> None:
+    assert names(code) == ["ICudaEngine.num_bindings"] * reached
 
 
 # ---- keywords, comments, lost lines
 
 
-def test_a_keyword_that_is_gone_is_found_in_the_tables() -> None:
-    code = "import tensorrt as trt\nlayer = trt.Builder(x).create_network().add_resize(input=1, output_dims=2)\n"
-    assert names(code) == []  # only what an older version knew is reported: a typing error is not the scan's business
-
-
-def test_folklore_needs_the_words_beside_it() -> None:
-    code = "import tensorrt as trt\n# {}\nconfig.set_flag(trt.BuilderFlag.REFIT)\n"
-    assert of(code.format("saves memory by reuse")) == [(3, "changed", "BuilderFlag.REFIT")]
-    assert of(code.format("weights are updated every night")) == []
-
-
 def test_lines_that_no_python_parses_are_searched_for_names() -> None:
     code = "import tensorrt as trt\n  ) trt.UffParser() config.max_workspace_size = 1\nx = trt.BuilderFlag.FP16\n"
     assert names(code) == ["UffParser", "IBuilderConfig.max_workspace_size", "BuilderFlag.FP16"]
-
-
-def test_polygraphys_config_is_read() -> None:
-    code = "from polygraphy.backend.trt import CreateConfig\nCreateConfig(fp16=True, int8=False, memory_pool_limits={})\n"
-    assert names(code) == ["CreateConfig(fp16=)"] and names(code, "10.16") == []
-    assert names("CreateConfig(max_workspace_size=1, calibrator=c)", "10.16") == ["CreateConfig(max_workspace_size=)"]
 
 
 @pytest.mark.parametrize(
@@ -352,11 +353,6 @@ def test_code_in_other_languages_is_counted(tmp_path: Path) -> None:
         "2 files of C++ and CUDA not read: only Python, notebooks and command lines are understood",
         "1 file of another language not read: only Python, notebooks and command lines are understood",
     ]
-
-
-def test_a_path_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(CourseError, match="no/such: no such file or folder"):
-        scan(["no/such"])
 
 
 def test_a_tower_of_brackets_is_no_crash() -> None:

@@ -101,23 +101,32 @@ def _flags(path: Path, text: str) -> list[tuple[int, str]]:
     return [(one.line, one.verdict.name.split()[-1]) for one in scan([path]).findings]
 
 
-def test_batch_files(tmp_path: Path) -> None:
-    text = (
-        "@echo off\r\nset M=x.onnx\r\n"
-        '"C:\\TRT\\bin\\trtexec.exe" --onnx=%M% ^\r\n  --workspace=4096 ^\r\n  --explicitBatch --fp16\r\n'
-        "REM trtexec --int8\r\n:: trtexec --int8\r\n"
-        'set "TRT=C:\\Program Files\\TensorRT\\bin\\trtexec.exe"\r\n"%TRT%" --best\r\n%TRT% --buildOnly && echo --int8\r\n'
-    )
-    found = _flags(tmp_path / "a.bat", text)
-    assert found == [(3, "--workspace"), (3, "--explicitBatch"), (3, "--fp16"), (9, "--best"), (10, "--buildOnly")]
+BATCH = (
+    "@echo off\r\nset M=x.onnx\r\n"
+    '"C:\\TRT\\bin\\trtexec.exe" --onnx=%M% ^\r\n  --workspace=4096 ^\r\n  --explicitBatch --fp16\r\n'
+    "REM trtexec --int8\r\n:: trtexec --int8\r\n"
+    'set "TRT=C:\\Program Files\\TensorRT\\bin\\trtexec.exe"\r\n"%TRT%" --best\r\n%TRT% --buildOnly && echo --int8\r\n'
+)
+POWERSHELL = (
+    "# trtexec --int8\n$trt = 'D:\\TRT\\trtexec.EXE'\n& $trt --onnx=a.onnx `\n  --best\n"
+    '& "C:\\Program Files\\TRT\\trtexec.exe" --fp16\nStart-Process trtexec.exe -ArgumentList "--onnx=a", "--workspace=3"\n'
+)
+CONDA = (
+    "dependencies:\n  - python=3.8\n  - conda-forge::tensorrt=8.6\n  - pip:\n    - nvidia-tensorrt==8.4.1.5\n"
+    '    - torch-tensorrt==1.2\n    - "nvidia-pyindex"\n'
+)
 
 
-def test_powershell(tmp_path: Path) -> None:
-    text = (
-        "# trtexec --int8\n$trt = 'D:\\TRT\\trtexec.EXE'\n& $trt --onnx=a.onnx `\n  --best\n"
-        '& "C:\\Program Files\\TRT\\trtexec.exe" --fp16\nStart-Process trtexec.exe -ArgumentList "--onnx=a", "--workspace=3"\n'
-    )
-    assert _flags(tmp_path / "a.ps1", text) == [(3, "--best"), (5, "--fp16"), (6, "--workspace")]
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.bat", BATCH, "3 --workspace, 3 --explicitBatch, 3 --fp16, 9 --best, 10 --buildOnly"),
+        ("a.ps1", POWERSHELL, "3 --best, 5 --fp16, 6 --workspace"),
+        ("environment.yml", CONDA, "3 tensorrt==8.6, 5 nvidia-tensorrt, 5 nvidia-tensorrt==8.4.1.5, 7 nvidia-pyindex"),
+    ],
+)
+def test_scripts_of_windows_and_packages_of_conda(name: str, text: str, found: str, tmp_path: Path) -> None:
+    assert ", ".join(f"{line} {flag}" for line, flag in _flags(tmp_path / name, text)) == found
 
 
 @pytest.mark.parametrize(
@@ -142,17 +151,6 @@ def test_powershell(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_words_that_a_program_adds_to_a_command(code: str, found: list[tuple[int, str]], tmp_path: Path) -> None:
     assert _flags(tmp_path / "a.py", code + "\n") == found
-
-
-def test_packages_of_a_conda_environment(tmp_path: Path) -> None:
-    text = (
-        "dependencies:\n  - python=3.8\n  - conda-forge::tensorrt=8.6\n  - pip:\n    - nvidia-tensorrt==8.4.1.5\n"
-        '    - torch-tensorrt==1.2\n    - "nvidia-pyindex"\n'
-    )
-    found = _flags(tmp_path / "environment.yml", text)
-    assert found == [
-        (3, "tensorrt==8.6"), (5, "nvidia-tensorrt"), (5, "nvidia-tensorrt==8.4.1.5"), (7, "nvidia-pyindex"),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,16 @@ def test_a_tensor_that_was_always_zero_gets_a_range(one_node: Callable[..., Any]
 # --- what goes wrong ----------------------------------------------------------------------------------------------------
 
 
-def test_nan_names_the_tensor(small_onnx: Path) -> None:
+def test_nan_names_the_tensor_and_files_that_are_no_models_are_rejected(small_onnx: Path, tmp_path: Path) -> None:
     batches = _batches()
     batches[2]["image"] = np.where(batches[2]["image"] > 0.9, np.nan, batches[2]["image"])
-    with pytest.raises(CourseError, match="'image' holds NaN"):
-        observe(small_onnx, batches, progress=False)
-    with pytest.raises(CourseError, match="'logits' holds NaN"):
-        observe(small_onnx, batches, tensors=["logits"], progress=False)
+    for tensors in (None, ["logits"]):
+        with pytest.raises(CourseError, match=f"'{tensors[0] if tensors else 'image'}' holds NaN"):
+            observe(small_onnx, batches, tensors=tensors, progress=False)
+    (tmp_path / "text.onnx").write_text("hello")
+    for path, word in ((tmp_path / "none.onnx", "cannot be read"), (tmp_path / "text.onnx", "ONNX model|rejects")):
+        with pytest.raises(CourseError, match=word):
+            observe(path, _batches(), progress=False)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +99,6 @@ def test_batches_that_do_not_fit_are_rejected_in_one_line(small_onnx: Path, batc
     with pytest.raises(CourseError, match=word) as caught:
         observe(small_onnx, batches, progress=False)
     assert "\n" not in str(caught.value)
-
-
-def test_files_that_are_no_models_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "text.onnx").write_text("hello")
-    for path, word in ((tmp_path / "none.onnx", "cannot be read"), (tmp_path / "text.onnx", "ONNX model|rejects")):
-        with pytest.raises(CourseError, match=word):
-            observe(path, _batches(), progress=False)
 
 
 def test_integer_and_constant_tensors_are_left_out(one_node: Callable[..., Any]) -> None:

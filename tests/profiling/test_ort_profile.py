@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import numpy_helper, parser
 
 from course_lib._util.cpu_int8 import has_byte_dot_products, session_options
 from course_lib.engines import Layer, LayerTable, LayerTensor
@@ -227,29 +227,16 @@ def test_timings_belong_to_the_rows_of_the_table() -> None:
     assert timings.total_ms > 0 and "Conv + Relu" in timings.by_operator()
 
 
-def nameless(*names: str) -> onnx.ModelProto:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
-    steps = ["x", *(f"t{i}" for i in range(len(names) - 1)), "y"]
-    nodes = [helper.make_node("Exp", [steps[i]], [steps[i + 1]], name=name) for i, name in enumerate(names)]
-    return helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
-    )
-
-
 def test_nodes_without_a_name_of_their_own_get_one() -> None:
-    original = nameless("", "twin", "twin")
+    original = graph(VECTOR + " { p = Exp(x) [twin] q = Exp(p) [twin] y = Exp(q) }")
     table, _ = profile_onnxruntime(original, {"x": np.zeros(4, np.float32)}, runs=1)
     assert [layer.onnx_nodes for layer in table] == [("unnamed_0",), ("twin",), ("twin_2",)]
     assert [node.name for node in original.graph.node] == ["", "twin", "twin"], "the model is not changed"
 
 
 def test_weights_in_the_graphs_inputs_are_weights() -> None:
-    x, w, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xwy")
-    node = helper.make_node("Mul", ["x", "w"], ["y"], name="scale")
-    weight = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
-    old = helper.make_model(
-        helper.make_graph([node], "g", [x, w], [y], [weight]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
-    )
+    old = graph("(float[4] x, float[4] w) => (float[4] y) { [scale] y = Mul(x, w) }")
+    old.graph.initializer.append(numpy_helper.from_array(np.arange(4, dtype=np.float32), "w"))
     table, _ = profile_onnxruntime(old, {"x": np.zeros(4, np.float32)}, runs=1)
     assert table[0].onnx_nodes == ("scale",) and [t.name for t in table[0].constants] == ["w"]
 
