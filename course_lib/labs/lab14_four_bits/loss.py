@@ -8,12 +8,12 @@ probabilities reach 0: on this text no decoder is better than the given one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.errors import CourseError
 from course_lib.labs.lab14_four_bits import given
 from course_lib.models.torch_threads import one_thread
 
@@ -52,7 +52,7 @@ class Meter:
     def __init__(self, seed: int | None = 0, windows: int = 16, learner: str = "") -> None:
         self._model = given.model(learner)
         self.tokens = self._drawn(np.random.default_rng(seed), windows)
-        self._expected = _log_probabilities(self._logits(self.tokens[:, :-1]))
+        self._expected = _log_probabilities(self._logits(self.tokens[:, :-1], {}))
 
     def lost(self, changed: Mapping[str, np.ndarray]) -> Lost:
         """What the decoder loses with other weights.
@@ -60,8 +60,13 @@ class Meter:
         Args:
             changed: weights ``(out, in)`` by the product's name. The other products keep the given weights.
         """
-        with self._weights(changed):
-            return self.lost_by(self._logits(self.tokens[:, :-1]))
+        for name, weight in changed.items():
+            if name not in given.PRODUCTS:
+                raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(given.PRODUCTS)}")
+            shape = given.PRODUCTS[name][::-1]
+            if np.shape(weight) != shape:
+                raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
+        return self.lost_by(self._logits(self.tokens[:, :-1], changed))
 
     def lost_by(self, logits: np.ndarray) -> Lost:
         """The same for logits ``(windows, 191, 256)`` after each byte but the last of a window."""
@@ -90,35 +95,15 @@ class Meter:
                 tokens = np.concatenate([tokens, new], axis=1)
         return tokens
 
-    def _logits(self, tokens: np.ndarray) -> np.ndarray:
+    def _logits(self, tokens: np.ndarray, changed: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The logits of the given decoder with other weights inside."""
         import torch
+        from torch.func import functional_call
 
+        weights = {f"{name}.weight": torch.from_numpy(np.array(one, np.float32, order="C")) for name, one in changed.items()}
         with one_thread(), torch.inference_mode():
-            return np.concatenate([self._model(part).numpy() for part in torch.from_numpy(tokens).split(_AT_ONCE)])
-
-    @contextmanager
-    def _weights(self, changed: Mapping[str, np.ndarray]) -> Iterator[None]:
-        """The given decoder with other weights inside."""
-        import torch
-
-        from course_lib.errors import CourseError
-
-        kept = {}
-        for name, weight in changed.items():
-            if name not in given.PRODUCTS:
-                raise CourseError(f"no product {str(name)[:60]!r}: the decoder has {', '.join(given.PRODUCTS)}")
-            shape = given.PRODUCTS[name][::-1]
-            if np.shape(weight) != shape:
-                raise CourseError(f"the weight of {name} has the shape {np.shape(weight)}, expected (out, in) = {shape}")
-        try:
-            for name, weight in changed.items():
-                layer = self._model.get_submodule(name)
-                kept[name] = layer.weight.data
-                layer.weight.data = torch.from_numpy(np.array(weight, np.float32, order="C"))
-            yield
-        finally:
-            for name, old in kept.items():
-                self._model.get_submodule(name).weight.data = old
+            parts = torch.from_numpy(tokens).split(_AT_ONCE)
+            return np.concatenate([functional_call(self._model, weights, part).numpy() for part in parts])
 
 
 def _log_probabilities(logits: np.ndarray) -> np.ndarray:
