@@ -248,6 +248,12 @@ def test_the_first_version_misses_its_budget(submission, monkeypatch, machine):
     assert examined.points <= 4 and tiers(examined)["latency"] == "none", examined.outcomes
 
 
+def test_a_detector_that_is_far_too_slow_is_not_waited_for(submission, monkeypatch):
+    monkeypatch.setattr(checks, "SLOWEST", 0.001)
+    examined = submission()
+    assert tiers(examined) == NONE and "cannot keep up with the camera" in said(examined, "detect")
+
+
 def test_the_export_at_the_size_of_its_training_wins_only_where_it_is_fast(submission):
     assert submission(call_ms=4.6).points < 8  # where INT8 makes the reference 1.5 times as fast
 

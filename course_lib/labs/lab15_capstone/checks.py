@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from course_lib.benchmark import Interval, compare
 from course_lib.engines import ModelSource, Plan
+from course_lib.errors import EngineError
 from course_lib.labs.framework import onnx_model
 from course_lib.labs.framework.criteria import ALL, HALF, TOO_FEW, Criterion, all_met, open_without_reference, reaches_threshold
 from course_lib.labs.framework.examination import Examiner, ours
@@ -32,6 +33,10 @@ PERIODS = {ALL: BUDGET, HALF: 3.0}
 LOST = {ALL: 0.01, HALF: 0.05}  # share of the frames that were sent to the detector
 FRAMES = 1000
 FRAMES_PER_CALL = 8  # that is timed
+SLOWEST, _GRACE_MS = (
+    10.0,
+    2.0,
+)  # times the reference's time and a little: a detector that needs longer for a frame is not waited for
 PASSES = 3  # the fastest of a call's times counts, so that no frame pays for a pause of the machine
 _FRAME_S = 0.03  # what all detectors take for a frame, on a CPU
 _NEIGHBORS = 31  # calls of the reference that tell how fast the machine was at that moment
@@ -65,6 +70,12 @@ class PipelineWork(Work):
         scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
         images = np.stack([scene.image for scene in scenes])
         detectors = {name: Detector(engines[name], own, images[:: own.every]) for name, own in settings.items()}
+        own_ms, reference_ms = (
+            min(detectors[name].time_ms({"start": np.array(0)}) for _ in range(5)) for name in ("yours", "reference")
+        )
+        if own_ms / (settings["yours"].batch * settings["yours"].every) > SLOWEST * (reference_ms + _GRACE_MS):
+            longer = f"a call takes {own_ms:.0f} ms, the reference's {reference_ms:.1f} ms"
+            raise EngineError(f"{longer}: that cannot keep up with the camera")
         found = {name: detectors[name].answers() for name in ("yours", "eager")}
         made = partial(JudgedTrial, scenes, settings, found)
         calls, limit_s = self.frames // FRAMES_PER_CALL, 2 * examiner.measure_s
