@@ -266,7 +266,7 @@ def class_report(made: ClassFiles) -> None:
     shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
     table("share of the class", ("task", *tiers), shares)
     if made.places:
-        places = [(p.rank, p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
+        places = [(p.rank or "pending", p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
         table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")

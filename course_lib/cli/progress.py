@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Progress:
         """Plain values for ``course progress --json``."""
         return asdict(self)
 
-    def tables(self) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
         lectures = [
             (f"{row.number}. {row.title}", f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures

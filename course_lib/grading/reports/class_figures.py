@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # From dark to light, so that they are told apart without their hues; the first takes white words, the others dark ones.
 _COLORS = dict(zip(TIERS, ("#006B4F", "#C98200", "#F2B8A0", "#5AA7DC", "#DDDDDD"), strict=True))
-_BINS = 10
 _WIDE = 8  # percent from which a part of a bar has room for its number
 _NAMED = 12  # points that have room for a name beside them; the others tell theirs when pointed at
 
@@ -30,13 +29,15 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
     most = max(one.max_score for one in report.submissions)
     drawn = style.figure(2.6, width=FIGURE_WIDTH)
     axes = drawn.add_subplot()
-    counts, edges = np.histogram(points, _BINS, (0, most))
-    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, edgecolor="white", lw=0.5)
-    axes.axvline(float(np.median(points)), color="black", ls="--", lw=1)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    edges = np.arange(np.ceil(max(most, points.max())) + 2)  # one bin for each point, half points with the point below
+    counts, _ = np.histogram(points, edges)
+    axes.bar(edges[:-1], counts, 1, align="edge", color=BLUE, edgecolor="white", lw=0.5)
+    axes.axvline(float(np.median(points)) + 0.5, color="black", ls="--", lw=1)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xticks(edges[:-1:2] + 0.5, [f"{edge:g}" for edge in edges[:-1:2]])
     axes.set(xlabel=f"final points of {most:g}", ylabel="submissions")
     axes.set_title(f"Half of the class has {np.median(points):g} points or more")
-    ranges = ", ".join(f"{n} from {low:g} to {high:g}" for n, low, high in zip(counts, edges, edges[1:], strict=False) if n)
+    ranges = ", ".join(f"{count} with {low:g}" for count, low in zip(counts, edges, strict=False) if count)
     return drawn, f"Histogram of final points, median {np.median(points):g} of {most:g}. Submissions: {ranges}."
 
 

@@ -76,6 +76,8 @@ def board(report: ClassReport, places: Sequence[Place]) -> str:
         "leaderboard.html",
         class_title=report.title,
         places=places,
+        most=sum(task.max_points for task in report.submissions[0].tasks),
+        ends=[end for end in (low, high) if abs(end - 1) > 0.15 * (high - low)],
         percent=lambda speed: 100 * (speed - low) / (high - low),
         widened=100 * BETWEEN_SESSIONS,
     )
@@ -100,32 +102,40 @@ def _who_needs_you(report: ClassReport) -> Iterator[tuple[str, Markup]]:
     yield "To review", pages.table(("student", "open points", "why"), rows)
 
 
-def _who(report: ClassReport, need: attention.Need) -> str | pages.Link:
+def _who(report: ClassReport, need: attention.Need) -> str | pages.Cell:
     graded = {one.student: one for one in report.submissions}
     alone = graded.get(need.who[0]) if len(need.who) == 1 else None
     return _linked(report, alone) if alone else need.named
 
 
-def _linked(report: ClassReport, one: Submission) -> pages.Link:
+def _linked(report: ClassReport, one: Submission) -> pages.Cell:
     """The student's id, leading to the report beside this page."""
-    return pages.Link(one.student, f"{one.student}/{report.lab}.html")
+    return pages.Cell(one.student, f"{one.student}/{report.lab}.html")
 
 
 def _everybody(report: ClassReport) -> Markup:
-    titles = [task.title for task in report.submissions[0].tasks]
-    speeds = ("of the reference's speed", f"over {report.baseline or 'PyTorch'}")
-    columns = ("student", *titles, "points", "open", "penalty", "final", report.quality or "quality", *speeds)
+    first = report.submissions[0]
+    titles = [f"{task.title} (of {task.max_points:g})" for task in first.tasks]
+    raced = any(one.of_reference for one in report.submissions)
+    speed = "speed over the reference" if raced else f"speed over {report.baseline or 'PyTorch'}"
+    columns = (
+        "student",
+        f"final (of {first.max_score:g})",
+        *titles,
+        "open",
+        "late penalty",
+        report.quality or "quality",
+        speed,
+    )
     rows = [
         (
             _linked(report, one),
-            *(f"{task.points:g} ({task.tier})" for task in one.tasks),
-            f"{one.score:g} of {one.max_score:g}",
-            one.review.points.open,
-            one.penalty,
-            one.final,
+            pages.Cell(f"{one.final:g}", tone="final"),
+            *(pages.Cell(f"{task.points:g}", tone=task.tier) for task in one.tasks),
+            one.review.points.open or "",
+            one.penalty or "",
             "" if one.quality is None else f"{one.quality:.4g}",
-            one.of_reference or "",
-            one.speedup or "",
+            (one.of_reference if raced else one.speedup) or "",
         )
         for one in report.submissions
     ]

@@ -76,6 +76,11 @@ class Submission(Reviewed):
         return max(0.0, self.score - self.penalty)
 
     @property
+    def ungraded(self) -> bool:
+        """Whether the grader failed before it could judge a task."""
+        return any(task.tier == "ungraded" for task in self.tasks)
+
+    @property
     def judged(self) -> float:
         """Points of the lab's tasks alone, without written questions and penalty."""
         return sum(task.points for task in self.tasks)

@@ -18,9 +18,12 @@ BETWEEN_SESSIONS = 0.03
 
 @dataclass(frozen=True)
 class Place:
-    """One row. `name` is what is published: the student's id, or a pseudonym; `speed` is relative to the reference."""
+    """One row. `name` is what is published: the student's id, or a pseudonym; `speed` is relative to the reference.
 
-    rank: int
+    A submission whose grading failed on the grader's side is pending and does not have a rank.
+    """
+
+    rank: int | None
     student: str
     name: str
     points: float
@@ -38,18 +41,23 @@ def ranked(submissions: Iterable[Submission], *, key: bytes | None = None) -> tu
     Args:
         key: for pseudonyms in place of names.
     """
+
+    def place(rank: int | None, one: Submission) -> Place:
+        name = pseudonym(key, one.student) if key else one.student
+        return Place(rank, one.student, name, one.judged, one.of_reference)
+
     ordered = sorted(
-        submissions, key=lambda one: (-one.judged, -one.of_reference.low if one.of_reference else 0.0, one.student)
+        submissions,
+        key=lambda one: (one.ungraded, -one.judged, -one.of_reference.low if one.of_reference else 0.0, one.student),
     )
     places: list[Place] = []
     leader, rank = None, 0
     for number, one in enumerate(ordered, 1):
         if leader is None or not _tied(leader, one):
             leader, rank = one, number
-        name = pseudonym(key, one.student) if key else one.student
-        places.append(Place(rank, one.student, name, one.judged, one.of_reference))
+        places.append(place(None if one.ungraded else rank, one))
     if key:  # within a rank, the order would tell more than was measured
-        places.sort(key=lambda place: (place.rank, place.name))
+        places.sort(key=lambda place: (place.rank is None, place.rank, place.name))
     return tuple(places)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FIGURE_WIDTH = 3.7  # inches: a phone shows it as it is, and two are side by side on a wide screen
 BLUE, GRAY = "#2E8BC9", "#8C8C8C"  # legible on white and on the dark page
+_NUMBER = re.compile(r"[-\d.,]*x?( \[[-\d.]+\])?")  # also a ratio with its interval
 _BLACK = re.compile(r"(fill|stroke): #000000")
 
 
@@ -37,11 +38,17 @@ def part(template: str, **values: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Link:
-    """A cell of a table that leads to another page; `address` is a path relative to this one, not yet quoted."""
+class Cell:
+    """A cell of a table that leads to another page, or stands out.
+
+    Attributes:
+        address: a path relative to this page, not yet quoted; "" for none.
+        tone: its class in the style sheet; "" for none.
+    """
 
     text: str
-    address: str
+    address: str = ""
+    tone: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -73,14 +80,18 @@ def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> M
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> Markup:
-    """A table of plain texts and numbers; every cell is escaped, numbers are at the right. Empty columns are left out. "" for no rows."""
+    """A table of texts, numbers and `Cell`, everything escaped. Numbers are at the right, empty columns are left out. "" for no rows."""
     from markupsafe import Markup
 
-    rows = list(rows)
-    shown = [any(cell != "" for cell in column) for column in zip(*rows, strict=True)]
-    columns, rows = list(compress(columns, shown)), [list(compress(row, shown)) for row in rows]
-    numbers = [all(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
-    return Markup(_render("table.html", columns=columns, rows=rows, numbers=numbers, caption=caption))
+    cells = [[cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in row] for row in rows]
+    shown = [any(cell.text for cell in column) for column in zip(*cells, strict=True)]
+    columns, cells = list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
+    numbers = [all(_NUMBER.fullmatch(cell.text) for cell in column) for column in zip(*cells, strict=True)]
+    return Markup(_render("table.html", columns=columns, rows=cells, numbers=numbers, caption=caption))
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _render(template: str, **values: Any) -> str:

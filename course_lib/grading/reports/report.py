@@ -81,7 +81,7 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
     questions = [
         (
             "Written question" if len(written) == 1 else f"Written question {cell.name!r}",
-            "–" if cell.marked and not cell.by_hand else cell.points,
+            "-" if cell.marked and not cell.by_hand else cell.points,
             cell.maximum,
             "an instructor will read it" if cell.marked else _BY_HAND if cell.by_hand else "not answered",
         )
@@ -120,9 +120,9 @@ def _differences(layers: LayerFeedback) -> Markup:
 
 
 def _kernels(table: LayerTable) -> Markup:
-    keys = ("operators" if table.operators else "onnx", "types", "shape", "format")
+    keys = ["operators" if table.operators else "onnx", "types", "shape", "format"]
     found = table.rows()
-    shared = {key for key in ("types", "format") if len(found) > 1 and len({row[key] for row in found}) == 1}
-    keys = [key for key in keys if key not in shared]
+    if len({row["types"] for row in found}) == 1:
+        keys.remove("types")  # the caption has the one type of all
     rows = [[breakable_html(row["kernel"]), *(row[key] for key in keys)] for row in found]
     return pages.table(("kernel", *keys), rows, caption=f"{table.caption()}.")

@@ -158,8 +158,24 @@ def test_the_title_of_speeds_has_two_ends_only_if_they_print_otherwise(report, m
     assert figure.axes[0].get_title() == f"{title} the reference's speed"
 
 
-def test_the_leaderboard_marks_the_reference(report):
-    assert '%">1.0</small>' in class_page.board(report, leaderboard.ranked(report.submissions))
+def test_the_leaderboard_marks_the_reference_and_the_ends_and_says_who_is_pending(report):
+    board = class_page.board(report, leaderboard.ranked(report.submissions))
+    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 10")] == [True] * 4
+    assert "unlucky</td><td" in board and board.index("none2") < board.index("unlucky") < board.index("pending")
+    assert board.count("pending") == 1 and board.count("not measured") == 3
+
+
+def test_lost_and_open_points_stand_out(report):
+    rows = re.findall(r"<tr>(.*?)</tr>", class_page.page(report).partition(">Everybody<")[2])
+    tones = {re.search(r">(\w+)</a>", row)[1]: re.findall(r'class="number short (\w+)"', row) for row in rows if "</a>" in row}
+    assert tones["full00"] == ["final", "full", "full", "full"] and tones["part0"] == ["final", "full", "partial", "full"]
+    assert tones["none0"] == ["final", "none", "none", "none"] and tones["unsure"][-1] == "inconclusive"
+
+
+def test_a_bar_of_points_is_one_point_wide(report):
+    axes = class_figures.distribution(report)[0].axes[0]
+    assert [bar.get_height() for bar in axes.patches if bar.get_height()] == [3, 1, 1, 2, 2, 1, 20]
+    assert {bar.get_width() for bar in axes.patches} == {1}
 
 
 HOSTILE = '<img src=x onerror="alert(1)">&"\''

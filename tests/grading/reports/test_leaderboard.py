@@ -18,7 +18,7 @@ def submission(student: str, points: float, low: float = 0.0, high: float = 0.0)
     )
 
 
-def ranks(*submissions: Submission) -> list[tuple[int, str]]:
+def ranks(*submissions: Submission) -> list[tuple[int | None, str]]:
     return [(place.rank, place.name) for place in ranked(submissions)]
 
 
@@ -38,6 +38,12 @@ def test_who_was_not_raced_comes_after_those_who_were():
         (2, "a"),
         (2, "b"),
     ]
+
+
+def test_who_could_not_be_judged_is_pending_and_takes_no_rank():
+    failed = Submission("failed", (TaskResult("speed", "Speed", "ungraded", 0, 10),), Review(Points(0, 10, 10)))
+    assert ranks(failed, submission("none", 0), submission("some", 5)) == [(1, "some"), (2, "none"), (None, "failed")]
+    assert [place.rank for place in ranked([failed, submission("none", 0)], key=b"k" * 32)] == [1, None]
 
 
 @given(st.lists(st.tuples(st.sampled_from([8.0, 10.0]), st.floats(0.1, 5), st.floats(0, 2)), max_size=12))
