@@ -134,9 +134,9 @@ def networks_sentence(data: Data) -> str:
     low, high = min(speeds, key=speeds.__getitem__), max(speeds, key=speeds.__getitem__)
     networks = dict.fromkeys(network for network, *_ in best)
     slower = [name for name in networks if all(speed < 1 for key, speed in speeds.items() if key[0] == name)]
-    ends = [f"{speeds[key]:.2f} ({title(*key[:2])}, batch {key[2]})" for key in (low, high)]
-    text = f"""On {data["device"]} GPUs, engines of {tensorrt(data)} are {ends[0]} to {ends[1]} times as fast as the fastest PyTorch
-        variant in FP16."""
+    fastest, slowest = (f"{title(*key[:2]).replace(', ', ' in ')} at batch {key[2]}" for key in (high, low))
+    text = f"""On {data["device"]} GPUs, the engines of {tensorrt(data)} are up to {speeds[high]:.2f} times as fast as the fastest PyTorch
+        variant in FP16 ({fastest}). The slowest, {slowest}, has {speeds[low]:.2f} times its speed."""
     return page(text + f" PyTorch is faster on {' and '.join(slower)}." * bool(slower))
 
 
