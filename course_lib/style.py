@@ -24,6 +24,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 
 
 WIDTH = 5.6  # inches; on a phone, text of 8 points is still 7 pixels high
+_PAD = 0.06  # inches of paper around what is drawn; a title begins there, too
 
 
 def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
@@ -54,6 +55,8 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
             "axes.spines.right": False,
             "axes.titlesize": 10,
             "axes.titleweight": "bold",
+            "figure.constrained_layout.h_pad": _PAD,
+            "figure.constrained_layout.w_pad": _PAD,
             "font.size": 9,
             "figure.titlesize": 10,
             "figure.titleweight": "bold",
@@ -204,16 +207,12 @@ def picture_for_output(drawn: Figure) -> tuple[str, str]:
 def png(drawn: Figure) -> bytes:
     """The figure as a PNG file: a white card with round corners, which can be read on a dark page, too."""
     from matplotlib.patches import FancyBboxPatch
-    from matplotlib.transforms import Bbox
 
-    width, height = drawn.get_size_inches()
-    sides = Bbox.from_extents(-_MARGIN, -_MARGIN, width + _MARGIN, height + _MARGIN)
-    # What is placed in inches begins at the corner of the file, and the figure begins at the margin.
-    card = FancyBboxPatch((0, 0), *sides.size, f"round,pad=0,rounding_size={_MARGIN}", transform=drawn.dpi_scale_trans)
+    card = FancyBboxPatch((0, 0), *drawn.get_size_inches(), "round,pad=0,rounding_size=0.08", transform=drawn.dpi_scale_trans)
     card.set(facecolor="white", edgecolor="none", zorder=-1, in_layout=False)
     drawn.add_artist(card)
     try:
-        return _saved(drawn, "png", bbox_inches=sides, facecolor="none")
+        return _saved(drawn, "png", facecolor="none")
     finally:
         card.remove()
 
@@ -226,7 +225,6 @@ def svg(drawn: Figure) -> str:
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)
 
 
-_MARGIN = 0.1  # inches around a figure on its card
 _DARK, _INK = 0x17, 0xE8  # gray levels of a dark page and of its text
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 from course_lib.errors import CourseError
+from course_lib.teaching.pictures import log_dots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +72,7 @@ def draw_caches(rows: Sequence[Row]) -> Figure:
     found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
     ways = list(found)
     times = found[ways[0]] / found[ways[-1]]
-    return _log_dots(found, "time until the plan is ready (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast")
+    return log_dots(found, "time until the plan is ready (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast")
 
 
 def draw_switch(rows: Sequence[Row]) -> Figure:
@@ -81,7 +82,7 @@ def draw_switch(rows: Sequence[Row]) -> Figure:
     worst = max(found, key=lambda row: row["speedup"]["median"])
     name = worst["engine"].rpartition(", ")[2]
     title = f"Another profile in every run: {worst['speedup']['median']:.3g} times as long ({name})"
-    return _log_dots(times, "host time of one run (ms)", title)
+    return log_dots(times, "host time of one run (ms)", title)
 
 
 def draw_fusion(rows: Sequence[Row]) -> Figure:
@@ -143,20 +144,3 @@ def _intervals(axes: Axes, rows: Sequence[Row], places: Sequence[float], color: 
     middle = [speed["median"] for speed in speeds]
     width = [[speed["median"] - speed["low"] for speed in speeds], [speed["high"] - speed["median"] for speed in speeds]]
     axes.errorbar(middle, places, xerr=width, fmt="o", ms=5, lw=1.5, capsize=3, color=style.color(color), label=label)
-
-
-def _log_dots(values: Mapping[str, float], label: str, title: str) -> Figure:
-    """Draw values as dots on a logarithmic axis, from top to bottom. The length of bars would have no meaning there."""
-    figure = style.figure(1.1 + 0.32 * len(values))
-    axes = figure.add_subplot()
-    axes.plot(list(values.values()), range(len(values)), "o", ms=7, color=style.color(0))
-    for place, value in enumerate(values.values()):
-        axes.annotate(f"{value:.3g}", (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_xscale("log")
-    axes.set_xlim(min(values.values()) / 2, max(values.values()) * 2)
-    axes.set_ylim(len(values) - 0.5, -0.5)
-    axes.set_yticks(range(len(values)), list(values))
-    axes.grid(axis="y", color="0.9")
-    axes.set_xlabel(f"{label}, logarithmic")
-    axes.set_title(title)
-    return figure

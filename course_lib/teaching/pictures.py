@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from course_lib import style
@@ -164,6 +164,27 @@ def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highli
     axes.margins(x=0.12)
     longest = max(map(len, values), default=0)
     axes.set_xlabel(label, loc="left" if len(label) + longest < _LETTERS else "right")  # a long one goes on below the names
+
+
+def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: Collection[str] = ()) -> Figure:
+    """Values as dots on a logarithmic axis, from top to bottom. The length of bars would have no meaning there.
+
+    Args:
+        highlight: names of the dots that the title is about, which get another color.
+    """
+    figure = style.figure(1.1 + 0.32 * len(values))
+    axes = figure.add_subplot()
+    for place, (name, value) in enumerate(values.items()):
+        axes.plot(value, place, "o", ms=7, color=style.color(name in highlight))
+        axes.annotate(f"{value:.3g}", (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlim(min(values.values()) / 2, max(values.values()) * 2)
+    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.grid(axis="y", color="0.9")
+    axes.set_xlabel(f"{label}, logarithmic")
+    axes.set_title(title)
+    return figure
 
 
 def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]], title: str) -> Figure:

@@ -1,4 +1,4 @@
-"""Lecture 13: the reason why `torch.export` rejects a module, and pictures of blocks and of errors."""
+"""Lecture 13: the reason why `torch.export` rejects a module, and a picture of blocks."""
 
 from __future__ import annotations
 
@@ -76,19 +76,5 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
     axes.set(xlabel=f"operators in order ({source})", ylim=(len(partitions) - 0.4, -0.6))
     axes.margins(x=0.2)
     style.name_colors(axes)
-    axes.set_title(title)
-    return figure
-
-
-def draw_errors(errors: Mapping[str, float], title: str) -> Figure:
-    """A bar for each relative error, on a logarithmic axis."""
-    figure = style.figure(1.2 + 0.36 * len(errors))
-    axes = figure.add_subplot()
-    names = list(errors)
-    hues = [style.COLORS[1] if errors[name] > 1e-2 else style.COLORS[2] for name in names]
-    axes.barh(names, [errors[name] for name in names], left=1e-8, color=hues, alpha=0.85)
-    for index, name in enumerate(names):
-        axes.annotate(f"{errors[name]:.1e}", (errors[name], index), (5, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set(xscale="log", xlim=(1e-8, 50), xlabel="relative error (log scale)", ylim=(len(names) - 0.4, -0.6))
     axes.set_title(title)
     return figure
