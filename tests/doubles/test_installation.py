@@ -65,7 +65,7 @@ def test_the_block_leaves_everything_as_it_was(clean):
     with pytest.raises(ZeroDivisionError), standin.installed("11.4") as trt:
         assert not installation.has_real_tensorrt()
         assert sys.modules["tensorrt"] is trt and trt.__version__.startswith("11.4")
-        assert ctypes.CDLL is not load
+        assert ctypes.CDLL is not load and ctypes.CDLL(None) is not None
         raise ZeroDivisionError
     assert sys.modules["tensorrt"] is before and "pycuda.driver" not in sys.modules and ctypes.CDLL is load
 

@@ -103,23 +103,17 @@ def test_a_prompt_and_steps_compute_what_torch_does(form: str, dtype: str, toler
         assert (found[:, :, PROMPT + 3 :] == 7).all(), "slots after the last token stay as they are"
 
 
-def test_the_forms_differ_in_their_operators() -> None:
+def test_the_forms_differ_in_their_operators_and_all_shapes_are_fixed() -> None:
     for new in (1, PROMPT):
-        plain, plugin = (
-            Counter(node.op_type for node in export_for_tensorrt8(model(), form, new=new, length=LENGTH).graph.node)
-            for form in ("plain", "plugin")
-        )
+        forms = {form: export_for_tensorrt8(model(), form, new=new, length=LENGTH) for form in ("plain", "plugin")}
+        plain, plugin = (Counter(node.op_type for node in exported.graph.node) for exported in forms.values())
         assert plugin[NODE] == DEPTH and not {"Softmax", "Transpose", "Concat"} & plugin.keys()
         assert plain["Softmax"] == DEPTH and NODE not in plain
         assert plain["Where"] == (2 * DEPTH + 1 if new == 1 else 0)
-
-
-def test_the_plain_form_is_valid_and_all_shapes_are_fixed() -> None:
-    exported = export_for_tensorrt8(model(), "plain", batch=2, length=LENGTH)
-    onnx.checker.check_model(exported, full_check=True)
-    assert exported.opset_import[0].version == 17
-    for value in (*exported.graph.input, *exported.graph.output):
-        assert all(dim.dim_value > 0 for dim in value.type.tensor_type.shape.dim), value.name
+        onnx.checker.check_model(forms["plain"], full_check=True)
+        assert forms["plain"].opset_import[0].version == 17
+        for value in (*forms["plain"].graph.input, *forms["plain"].graph.output):
+            assert all(dim.dim_value > 0 for dim in value.type.tensor_type.shape.dim), value.name
 
 
 def test_the_node_is_the_plugins() -> None:

@@ -26,8 +26,10 @@ def test_counted_by_hand() -> None:
     assert count_accesses("ld.global.u16 %rs1, [%rd5];") == {}  # before any kernel
 
 
-def test_a_source_that_does_not_compile(nvcc: str, tmp_path: Path) -> None:
+def test_vector_kernels_move_16_bytes_and_a_source_that_does_not_compile_is_named(nvcc: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.cu"
     file.write_text("not C++")
     with pytest.raises(BuildError, match=r"nvcc rejects wrong\.cu"):
         global_accesses(file)
+    vectors = [counts for kernel, counts in global_accesses().items() if kernel.endswith("vector")]
+    assert len(vectors) == 6 and all(set(counts) == {"ld 16", "st 16"} and counts["st 16"] == 2 for counts in vectors)

@@ -189,8 +189,9 @@ def test_graphs_beside_kernels_and_old_tables_without_columns_are_read(tmp_path)
         "GRAPH_TRACE": Event("CUDA graph", "graph", 1, 2, "stream 0"),
         "KERNEL": Event("kernel", "kernel", 1, 2, "stream 0"),
     }.items():
-        columns = {"StringIds": ("id", "value"), f"CUPTI_ACTIVITY_KIND_{table}": ("start", "end")}
-        path = export(tmp_path / table, {f"CUPTI_ACTIVITY_KIND_{table}": [(1000, 3000)]}, columns)
+        name, untimed = f"CUPTI_ACTIVITY_KIND_{table}", "CUPTI_ACTIVITY_KIND_MEMSET"
+        columns = {"StringIds": ("id", "value"), name: ("start", "end"), untimed: ("id",)}
+        path = export(tmp_path / table, {name: [(1000, 3000)], untimed: [(1,)]}, columns)
         assert read_nsys(path).events == (event,)
 
 
