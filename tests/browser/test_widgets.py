@@ -104,13 +104,13 @@ def test_the_wheel_reaches_single_kernels(shown):
     page.mouse.move(*middle)
     for _ in range(50):
         page.mouse.wheel(0, -100)
-    page.wait_for_function("() => /of [\\d.]+ us/.test(document.querySelector('[role=status]').textContent)")
+    page.wait_for_function("() => /of [\\d.]+ µs/.test(document.querySelector('[role=status]').textContent)")
     assert page.evaluate("scrollY") == before
     page.keyboard.press("n")  # the next kernel comes into view, and is told
     status.get_by_text("Chosen: kernel").wait_for()
     name = re.search(r"Chosen: (kernel \d+)", status.inner_text())[1]
     page.keyboard.press("n")
-    status.get_by_text(f"Chosen: kernel {int(name.split()[1]) + 1} (kernel), 5 us").wait_for()
+    status.get_by_text(f"Chosen: kernel {int(name.split()[1]) + 1} (kernel), 5 µs").wait_for()
     before = page.get_by_role("slider", name="From (ms)").get_attribute("aria-valuetext")
     page.mouse.down()
     page.mouse.move(middle[0] - 120, middle[1], steps=5)
@@ -149,7 +149,7 @@ def test_kernels_are_walked_picked_and_searched(shown):
     page.keyboard.press("Enter")
     status.get_by_text("Kernel 2, MaxPool").wait_for()
     assert page.evaluate("document.activeElement.dataset.key") == "1"  # the focus survives the new picture
-    page.get_by_role("combobox", name="Build").select_option(label="after")
+    page.get_by_role("combobox", name="Build").select_option(label="after (FP16)")
     status.get_by_text("reads FP32 before and FP16 after").wait_for()
     page.get_by_role("searchbox").fill("conv")
     status.get_by_text("1 shown").wait_for()
@@ -223,7 +223,7 @@ def test_a_typed_number_stays_and_the_slider_follows(notebook, lab):
     for typed, said in (
         ("70000", "FP16 stores 70000 as inf"),
         ("300", "FP16 stores 300 as 300,"),
-        ("1e-8", "are 5.96e-08 away"),
+        ("1e-8", "are 5.96×10⁻⁸ away"),
     ):
         box.fill(typed)
         lab.keyboard.press("Enter")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from course_lib.engines import LayerTable
@@ -24,16 +25,23 @@ class LayerViewer(View):
     """
 
     def __init__(self, table: LayerTable, other: LayerTable | None = None) -> None:
-        tables = {"before": table} | ({} if other is None else {"after": other})
-        if not all(one.kernels for one in tables.values()):
+        tables = [table] if other is None else [table, other]
+        if not all(one.kernels for one in tables):
             raise ValueError("a table has no kernels to show: build with tensorrt or tensorrt_rtx, or use profile_onnxruntime")
         found = None if other is None else diff(table, other)
         data = {
-            "builds": [_build(label, one) for label, one in tables.items()],
+            "builds": [_build(label, one) for label, one in zip(_labels(tables), tables, strict=False)],
             "changes": _changes(found) if found else [],
             "headline": found.headline if found else "",
         }
         super().__init__("layers", data, {"build": 0, "dtype": "all", "search": "", "collapsed": False, "kernel": -1})
+
+
+def _labels(tables: Sequence[LayerTable]) -> list[str]:
+    """Before and after, with the type of most kernels if the builds differ in it."""
+    types = [dtype_name(next(iter(dict(table.dtype_counts().most_common(1))), "")) for table in tables]
+    several = len(set(types)) > 1
+    return [f"{label} ({type_})" if several else label for label, type_ in zip(("before", "after"), types, strict=False)]
 
 
 def _build(label: str, table: LayerTable) -> dict[str, Any]:

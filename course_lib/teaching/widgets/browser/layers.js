@@ -1,6 +1,10 @@
 // The fusion drawing: ONNX nodes on the left, kernels on the right, a band from each node to the kernel that computes it.
 
-const ROW = 20, KERNEL = 36; // px
+const ROW = 20, KERNEL = 44; // px
+const KINDS = [["several nodes fused", COLORS[0]], ["one node alone", COLORS[4]], ["added by the compiler", "none"]];
+
+/** The place of a kernel's kind. */
+const kindOf = ({ nodes }) => (nodes.length > 1 ? 0 : nodes.length ? 1 : 2);
 
 const words = (search) => search.toLowerCase().split(/\s+/).filter(Boolean);
 const texts = (build, kernel) => [kernel.fused, kernel.name, kernel.whole_name, ...kernel.nodes.map((at) => build.nodes[at][0]), kernel.kind,
@@ -25,7 +29,7 @@ function elsewhere(data, state) {
   const places = data.builds.flatMap((build, at) => [
     at === state.build ? [0] : [number(build, state.dtype), `in the build ${build.label}`],
     [state.dtype === "all" ? 0 : number(build, "all"), `with another type${at === state.build ? "" : ` in the build ${build.label}`}`]]);
-  return places.filter(([one]) => one).map((one) => one.join(" ")).join(", ") || `none in ${data.builds.length > 1 ? "any build" : "other types either"}`;
+  return places.filter(([one]) => one).map((one) => one.join(" ")).join(", ") ;
 }
 
 const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
@@ -61,7 +65,10 @@ const WIDGET = {
     const title = `${which}${count(build.kernels.length, "kernel")} for ${count(nodes, "ONNX node")}; ${shown} shown`;
     const types = Object.entries(build.dtypes).map(([name, number]) => `${number} with ${name}`).join(", ");
     const kernel = build.kernels[state.kernel];
-    if (!shown) return { title, text: `Matches elsewhere: ${elsewhere(data, state)}.` };
+    if (!shown) {
+      const places = elsewhere(data, state);
+      return { title, text: places ? `Matches elsewhere: ${places}.` : `No kernel of ${data.builds.length > 1 ? "either build" : "this build"} matches.` };
+    }
     const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
     if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
       + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
@@ -82,23 +89,23 @@ const WIDGET = {
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
       label(0, 12, width < 500 ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, width < 500 ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
-      const color = kernel.nodes.length ? COLORS[at % COLORS.length] : "none", faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
+      const color = KINDS[kindOf(kernel)][1], faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
       const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = (KERNEL - 6) / Math.max(joined.length, 1);
       kernel.nodes.forEach((node) => home.set(rowOf.get(node), { color, faded, at }));
       joined.forEach((row, place) => {
         const y = places[at] - (KERNEL - 6) / 2 + place * part, half = ROW * 0.4, x = (nodeRight + kernelLeft) / 2, from = middle[row];
-        svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : 0.35) * faded, "data-kernel": at,
+        svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : at % 2 ? 0.4 : 0.25) * faded, "data-kernel": at,
           d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
       });
-      const room = width - kernelLeft - 12, [letters, bold] = [5.8, 7.8].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
+      const room = width - kernelLeft - 12, [letters, bold] = [6.4, 7.8].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
       const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
       shape("title", {}, `${kernel.whole_name} (${kernel.kind})`),
       shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
-      shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 4, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 4, fill: "currentColor", opacity: 0.6 }),
-      label(kernelLeft + 6, places[at] - 3, state.search && shown[at] ? short(matched(texts(build, kernel), state.search), bold) : kernel.fused ? short(kernel.fused, bold) : short("added by the compiler", letters), { "font-weight": "bold" }),
-      label(kernelLeft + 6, places[at] + 9, short([kernel.bytes && bytes(kernel.bytes), kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { "font-size": 10, opacity: 0.85 }));
+      shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 6, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 6, fill: "currentColor", opacity: 0.6 }),
+      label(kernelLeft + 6, places[at] - 7, state.search && shown[at] ? shortened(matched(texts(build, kernel), state.search), bold) : shortened(kernel.fused || "added", bold), { "font-weight": "bold" }),
+      label(kernelLeft + 6, places[at] + 7, shortened([kernel.bytes && bytes(kernel.bytes), kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { opacity: 0.85 }));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       keepKeys(box);
@@ -109,12 +116,13 @@ const WIDGET = {
       const box = shape("g", { opacity: faded },
         shape("title", {}, names.join("\n")),
         shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "4 3" : undefined }),
-        label(6, middle[row] + 4, short(matched([operators.join(" + "), ...names], state.search), Math.floor((nodeRight - 12) / 6.4))));
+        label(6, middle[row] + 4, shortened(matched([operators.join(" + "), ...names], state.search), Math.floor((nodeRight - 12) / 6.4))));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);
     });
-    stage.append(element("div", { class: "course-scroll" }, svg));
+    const legend = KINDS.map(([name, color]) => element("span", {}, element("i", { style: color === "none" ? "border:1px dashed" : `background:${color}` }), name));
+    stage.append(element("div", { class: "course-legend", "aria-hidden": true }, ...legend), element("div", { class: "course-scroll" }, svg));
   },
 };
 
@@ -140,10 +148,4 @@ function stacked(nodes, top, span) {
   });
   for (let at = places.length - 1, last = top + span - KERNEL / 2; at >= 0; at--, last -= KERNEL) places[at] = Math.min(places[at], last);
   return places;
-}
-
-/** The text, or its beginning and end with an ellipsis between. */
-function short(text, longest) {
-  const tail = Math.floor(longest / 2) - 1;
-  return text.length <= longest ? text : `${text.slice(0, longest - tail - 1)}…${text.slice(text.length - tail)}`;
 }

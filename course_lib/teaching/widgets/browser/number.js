@@ -72,7 +72,7 @@ const WIDGET = {
     else if (name !== "INT8" && nearest && Math.abs(nearest) < format.normal) title += ", in a subnormal number with few bits left";
     let text = `${name} stores ${digits(value, 9)} as ${digits(nearest, 9)}`;
     if (finite) {
-      text += `, off by ${digits(off)}${value ? ` (${digits(share, 2)} of the value)` : ""}`;
+      text += `, off by ${digits(off)}`;
       text += `; its neighbors are ${digits(spacing(format, nearest))} away`;
     }
     const normal = name === "INT8" ? "" : `, with full precision from ${digits(format.normal)}`;
@@ -145,5 +145,5 @@ function drawRanges(svg, all, format, value, width) {
   if (value) svg.append(shape("line", { x1: place(Math.abs(value)), x2: place(Math.abs(value)), y1: top - 4, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 }));
   const powers = [-40, -30, -20, -10, 0, 10, 20, 30];
   svg.append(axis(left, width - 12, bottom, width < 500 ? powers.filter((at) => at % 20 === 0) : powers, (at) => place(10 ** at),
-    "size of positive numbers (pale: subnormal)", (at) => `1e${at}`));
+    "size of positive numbers (pale: subnormal)", powerOfTen));
 }

@@ -48,14 +48,15 @@ const WIDGET = {
   },
 
   draw(stage, { data, state, width }) {
-    const left = 50, right = width - 50, top = 14, middle = 170, gap = 26, bottom = 300;
+    const left = 50, right = width - 50, top = 14, middle = 170, gap = 40, bottom = 314;
     const place = (size) => left + (size / (data.largest + 1)) * (right - left);
     const highest = 1.1 * Math.max(...Object.values(data.curves).flat().map(([, ms]) => ms)), y = (ms) => middle - (ms / highest) * (middle - top);
     const svg = shape("svg", { width, height: bottom + 40, role: "img",
       "aria-label": `Latency over ${data.dimension} size for each opt, above the histogram of requests. ${WIDGET.describe(data, state).title}` });
     if (valid(state)) {
       svg.append(shape("rect", { x: place(state.low - 0.5), y: top, width: place(state.high + 0.5) - place(state.low - 0.5), height: bottom - top, fill: COLORS[2], opacity: 0.12 }),
-        shape("line", { x1: place(state.opt), x2: place(state.opt), y1: top, y2: bottom, stroke: "currentColor", "stroke-dasharray": "5 4" }));
+        ...[[top, middle], [middle + gap, bottom]].map(([y1, y2]) => shape("line", { x1: place(state.opt), x2: place(state.opt), y1, y2, stroke: "currentColor", "stroke-dasharray": "5 4" })),
+        label(Math.max(place(state.opt), 84), 10, `opt ${state.opt}`, { "text-anchor": place(state.opt) < 100 ? "start" : "middle" }));
     }
     for (const [opt, curve] of Object.entries(data.curves)) {
       const chosen = Number(opt) === state.opt, [size, ms] = curve[curve.length - 1], stroke = chosen ? COLORS[0] : "currentColor";
@@ -69,7 +70,7 @@ const WIDGET = {
       const tall = (count / most) * (bottom - floor), answered = valid(state) && size >= state.low && size <= state.high;
       svg.append(shape("rect", { x: place(size) - bar / 2, y: bottom - tall, width: bar, height: tall, fill: COLORS[answered ? 2 : 1] }));
     }
-    svg.append(label(0, floor - 8, "requests (green: answered, orange: rejected)"),
+    svg.append(label(0, floor - 16, "requests (green: answered, orange: rejected)"),
       ...ticks(0, most, 3).map((count) => label(left - 6, bottom - (count / most) * (bottom - floor) + 4, whole(count), { "text-anchor": "end" })),
       axis(left, right, bottom, ticks(0, data.largest), place, `${data.dimension} size`));
     stage.append(svg);

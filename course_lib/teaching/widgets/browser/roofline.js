@@ -35,7 +35,7 @@ const WIDGET = {
   },
 
   draw(stage, { data, state, width, change }) {
-    const left = 66, right = width - 14, top = 16, bottom = 290, ridge = data.peak_flops / data.peak_bandwidth;
+    const left = 44, right = width - 14, top = 28, bottom = 290, ridge = data.peak_flops / data.peak_bandwidth;
     const points = data.kernels.filter(placed), xs = [ridge, ...points.map(({ intensity }) => intensity)], ys = [data.peak_flops, ...points.map(({ speed }) => speed)];
     const [low, high] = [Math.floor(Math.log10(Math.min(...xs)) - 0.7), Math.ceil(Math.log10(Math.max(...xs)) + 0.4)];
     const [floor, ceiling] = [Math.floor(Math.log10(Math.min(...ys)) - 0.3), Math.ceil(Math.log10(data.peak_flops) + 0.1)];
@@ -44,12 +44,12 @@ const WIDGET = {
     const start = Math.max(10 ** low, 10 ** floor / data.peak_bandwidth);
     const svg = shape("svg", { width, height: bottom + 40, role: "group", "aria-label": `Roofline: speed over arithmetic intensity. ${WIDGET.describe(data, state).title}` },
       shape("polyline", { points: `${x(start)},${y(start * data.peak_bandwidth)} ${x(ridge)},${y(data.peak_flops)} ${x(10 ** high)},${y(data.peak_flops)}`, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }),
-      label(right, y(data.peak_flops) - 5, `${prefixed(data.peak_flops)}FLOP/s`, { "text-anchor": "end" }),
+      label(right, y(data.peak_flops) - 13, `${prefixed(data.peak_flops)}FLOP/s`, { "text-anchor": "end" }),
       label(x(Math.sqrt(start * ridge)) - 6, y(Math.sqrt(start * ridge) * data.peak_bandwidth) - 4, `${prefixed(data.peak_bandwidth)}B/s`, { "text-anchor": "end" }),
-      label(left + 6, 12, "speed (FLOP/s, log)"));
-    for (let power = floor; power <= ceiling; power++) svg.append(label(left - 6, y(10 ** power) + 4, `1e${power}`, { "text-anchor": "end" }));
+      label(0, 12, "speed (FLOP/s, log)"));
+    for (let power = floor; power <= ceiling; power++) svg.append(label(left - 6, y(10 ** power) + 4, powerOfTen(power), { "text-anchor": "end" }));
     const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
-    svg.append(axis(left, right, bottom, powers, (power) => x(10 ** power), "arithmetic intensity (FLOP per byte, log)", (power) => `1e${power}`));
+    svg.append(axis(left, right, bottom, powers, (power) => x(10 ** power), "arithmetic intensity (FLOP per byte, log)", powerOfTen));
     const chosen = data.kernels[state.index];
     if (placed(chosen)) {
       svg.append(shape("line", { x1: x(chosen.intensity), x2: x(chosen.intensity), y1: y(chosen.speed), y2: y(roof(data, chosen.intensity)), stroke: "currentColor", "stroke-dasharray": "4 3" }));
@@ -64,6 +64,10 @@ const WIDGET = {
       keepKeys(point);
       svg.append(point);
     });
+    if (placed(chosen)) {
+      const right_half = x(chosen.intensity) > (left + right) / 2, room = right_half ? x(chosen.intensity) - left : right - x(chosen.intensity);
+      svg.append(label(x(chosen.intensity) + (right_half ? 9 : -9), y(chosen.speed) + 23, shortened(chosen.name, Math.floor(room / 6.5)), { "font-weight": "bold", "text-anchor": right_half ? "end" : "start", "pointer-events": "none" }));
+    }
     stage.append(svg);
   },
 };

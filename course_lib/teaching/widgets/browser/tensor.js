@@ -49,7 +49,7 @@ function drawHistogram(data, state, width, height) {
     axis(left, width - 8, bottom, ticks(0, data.largest, 4), place, `absolute value of ${data.name}`),
     label(0, 10, "values per bin (log); orange is clipped"));
   for (let power = 0; power <= most; power++) {
-    group.append(label(left - 4, bottom - (Math.log10(10 ** power + 1) / most) * (bottom - top) + 4, `1e${power}`, { "text-anchor": "end" }));
+    group.append(label(left - 4, bottom - (Math.log10(10 ** power + 1) / most) * (bottom - top) + 4, powerOfTen(power), { "text-anchor": "end" }));
   }
   return group;
 }

@@ -1,6 +1,6 @@
 // A timeline to zoom into, from milliseconds down to single kernels. Times are microseconds.
 
-const LINE = 20, SHORTEST = 1; // px of a row; us that a window at least holds
+const LINE = 20, SHORTEST = 1, JOINED = 2; // px of a row; us that a window at least holds; px below which neighbors share a bar
 const FILLS = { range: COLORS[2], operator: "#999999", call: COLORS[5], "call that waits": COLORS[3], kernel: COLORS[0], "CUDA graph": "#7A5BA8", copy: COLORS[4],
   "pageable copy": COLORS[1], memset: "#777777" };
 
@@ -39,7 +39,8 @@ const WIDGET = {
   keeps: true,
 
   controls(data) {
-    const end = { kind: "number", low: data.start / 1e3, high: data.end / 1e3, step: (data.end - data.start) / 4e5 };
+    const decimals = (state) => Math.min(Math.max(Math.ceil(2 - Math.log10(Math.abs(state.to - state.from) + 1e-9)), 0), 6);
+    const end = { kind: "number", low: data.start / 1e3, high: data.end / 1e3, step: (data.end - data.start) / 4e5, decimals };
     return [
       { name: "from", label: "From (ms)", ...end },
       { name: "to", label: "To (ms)", ...end },
@@ -74,11 +75,13 @@ function stretch(data, { from, to }) {
 /** Makes the canvas and what the mouse and the keyboard do. */
 function begin(stage) {
   const canvas = element("canvas", { tabindex: 0, role: "img" });
-  const hint = element("div", { class: "course-hint" }), usual = "Click, then wheel or + and -: zoom. Drag or arrow keys: move. N and P: next and previous event of the device. Home: everything.";
+  const hint = element("div", { class: "course-hint" }), usual = window.matchMedia("(pointer: coarse)").matches ? "Drag sideways: move. Tap an event: read it. From and To: zoom."
+    : "Click, then wheel or + and -: zoom. Drag or arrow keys: move. N and P: next and previous event of the device. Home: everything.";
   hint.textContent = usual;
   const { data } = stage.view, names = { kernel: data.device === "GPU" ? "kernel" : `${data.device} busy` };
   const legend = element("div", { class: "course-legend", "aria-hidden": true }, ...data.kinds.map((kind) =>
-    element("span", {}, element("i", { style: `background:${FILLS[kind] ?? "#777777"}` }), names[kind] ?? kind)));
+    element("span", {}, element("i", { style: `background:${FILLS[kind] ?? "#777777"}` }), names[kind] ?? kind)),
+    element("span", {}, element("i", { style: "background:var(--course-faint)" }), `${data.device} idle`), element("span", {}, "paler: short events with pauses"));
   keepKeys(canvas);
   stage.append(canvas, legend, hint);
   const show = (start, end) => {
@@ -140,6 +143,24 @@ function timeAt({ view }, event) {
   return start + ((event.offsetX - left) / width) * (end - start);
 }
 
+/** The text, or as much of its beginning as there is room for. */
+function fitting(pen, text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  let letters = text.length - 1;
+  while (letters > 2 && pen.measureText(`${text.slice(0, letters)}…`).width > room) letters--;
+  return letters > 2 ? `${text.slice(0, letters)}…` : "";
+}
+
+/** Adds a short event to the last bar of its row if they touch: a bar is as opaque as its events fill it. */
+function join(bars, key, left, wide) {
+  const line = bars.get(key) ?? [], last = line[line.length - 1];
+  if (last && left - last.right < 1) {
+    last.right = Math.max(last.right, left + wide);
+    last.filled += wide;
+  } else line.push({ left, right: left + wide, filled: wide });
+  bars.set(key, line);
+}
+
 /** The event under the pointer, the shortest one where several overlap; -1 for none. */
 function eventAt(stage, pointer) {
   const { data, state } = stage.view, { row, start, us } = data.events, line = Math.floor((pointer.offsetY - 4) / LINE), [from, to] = stretch(data, state);
@@ -172,22 +193,33 @@ function paint(stage) {
   pen.globalAlpha = 0.14;
   pen.fillStyle = ink;
   if (device.length) for (const [from, to] of idle(data, start, end)) pen.fillRect(x(from), y(device[0]), x(to) - x(from), y(device[device.length - 1] + 1) - y(device[0]));
-  const { row, start: starts, us, name, kind } = data.events, search = state.search.toLowerCase();
+  const { row, start: starts, us, name, kind } = data.events, search = state.search.toLowerCase(), short = new Map();
   for (let at = 0; at < row.length; at++) {
     if (starts[at] > end || starts[at] + us[at] < start) continue;
-    const left = Math.max(x(starts[at]), area.left), wide = Math.max(Math.min(x(starts[at] + us[at]), area.left + area.width) - left, 1);
-    pen.globalAlpha = search && !data.names[name[at]].toLowerCase().includes(search) ? 0.15 : 1;
-    pen.fillStyle = FILLS[data.kinds[kind[at]]] ?? "#777777";
-    pen.fillRect(left, y(row[at]) + 2, wide, LINE - 4);
-    if (wide > 30) {
+    const left = Math.max(x(starts[at]), area.left), wide = Math.min(x(starts[at] + us[at]), area.left + area.width) - left;
+    const faded = search && !data.names[name[at]].toLowerCase().includes(search) ? 0.15 : 1;
+    if (wide < JOINED) join(short, `${row[at]} ${kind[at]} ${faded}`, left, wide);
+    else {
+      pen.globalAlpha = faded;
+      pen.fillStyle = FILLS[data.kinds[kind[at]]] ?? "#777777";
+      pen.fillRect(left, y(row[at]) + 2, wide, LINE - 4);
       pen.fillStyle = ["kernel", "CUDA graph"].includes(data.kinds[kind[at]]) ? "#fff" : "#000";
-      pen.fillText(data.names[name[at]].slice(0, Math.floor(wide / 6)), left + 3, y(row[at]) + LINE / 2);
+      if (wide > 12) pen.fillText(fitting(pen, data.names[name[at]], wide - 2), left + 1, y(row[at]) + LINE / 2);
     }
     if (at === state.event) {
       pen.globalAlpha = 1;
       pen.strokeStyle = ink;
       pen.lineWidth = 2;
-      pen.strokeRect(left, y(row[at]) + 1, wide, LINE - 2);
+      pen.strokeRect(left, y(row[at]) + 1, Math.max(wide, 1), LINE - 2);
+    }
+  }
+  for (const [key, line] of short) {
+    const [at, kindAt, faded] = key.split(" ").map(Number);
+    pen.fillStyle = FILLS[data.kinds[kindAt]] ?? "#777777";
+    for (const { left, right, filled } of line) {
+      const wide = Math.max(right - left, 1);
+      pen.globalAlpha = faded * (0.12 + 0.88 * Math.min(Math.max(filled / wide, line.length > 1 ? 0 : 0.5), 1));
+      pen.fillRect(left, y(at) + 2, wide, LINE - 4);
     }
   }
   pen.globalAlpha = 1;
@@ -199,9 +231,9 @@ function paint(stage) {
   pen.fillStyle = ink;
   pen.textAlign = "right";
   const titles = [...data.rows.map((one) => one.title), ...faults.map((one) => one.name)];
-  titles.forEach((title, at) => pen.fillText(title.slice(0, Math.floor(area.left / 6)), area.left - 5, y(at) + LINE / 2));
+  titles.forEach((title, at) => pen.fillText(fitting(pen, title, area.left - 5), area.left - 5, y(at) + LINE / 2));
   pen.textAlign = "center";
-  const unit = end - start >= 2e3 ? ["ms", 1e3] : ["us", 1], bottom = y(lines) + 4;
+  const unit = end - start >= 2e3 ? ["ms", 1e3] : ["µs", 1], bottom = y(lines) + 4;
   pen.fillRect(area.left, bottom, area.width, 1);
   for (const value of ticks(start / unit[1], end / unit[1], width < 500 ? 4 : 8)) {
     pen.fillRect(x(value * unit[1]), bottom, 1, 4);

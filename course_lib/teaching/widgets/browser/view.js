@@ -34,14 +34,17 @@ function label(x, y, words, attributes = {}) {
   return shape("text", { x, y, "font-size": 11, fill: "currentColor", ...attributes }, words);
 }
 
-/** A number with `count` significant digits, without zeros at the end: 0.0003, 1.5, 1.2e-08. */
+/** A power of ten: 10⁻⁴. */
+const powerOfTen = (power) => `10${String(power).replace(/./g, (one) => (one === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[one]))}`;
+
+/** A number with `count` significant digits, without zeros at the end: 0.0003, 1.5, 1.2×10⁻⁸. */
 function digits(value, count = 3) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value < 0 ? "-inf" : "inf";
   if (value === 0) return "0";
   const [mantissa, exponent] = value.toExponential(count - 1).split("e");
   const power = Number(exponent);
   if (power >= -4 && power < count) return String(Number(value.toPrecision(count)));
-  return `${Number(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+  return Number(mantissa) === 1 ? powerOfTen(power) : `${Number(mantissa)}×${powerOfTen(power)}`;
 }
 
 const whole = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
@@ -52,7 +55,13 @@ const percent = (share) => `${digits(100 * share)} %`;
 function duration(us) {
   const short = (value) => (value >= 99.95 ? value.toFixed(0) : digits(value));
   for (const [unit, size] of [["s", 1e6], ["ms", 1e3]]) if (us >= 0.9995 * size) return `${short(us / size)} ${unit}`;
-  return `${short(us)} us`;
+  return `${short(us)} µs`;
+}
+
+/** The text, or its beginning and end with an ellipsis between. */
+function shortened(text, longest) {
+  const tail = Math.floor(longest / 2) - 1;
+  return text.length <= longest ? text : `${text.slice(0, longest - tail - 1)}…${text.slice(text.length - tail)}`;
 }
 
 /** Positions of round numbers on an axis. */
@@ -80,8 +89,9 @@ function keepKeys(...elements) {
 }
 
 /** A labeled control. `spec`: name, label, kind ("number", "choice", "switch" or "text"), for a number low and high of its slider,
- *  least and most that can be typed, step (of the value, or of its decimal logarithm with `log`). */
-function control(spec, read, write) {
+ *  least and most that can be typed, step (of the value, or of its decimal logarithm with `log`), and a function of the state, how many
+ *  `decimals` are shown. */
+function control(spec, read, write, decimals) {
   const name = spec.label;
   let elements, show;
   if (spec.kind === "choice") {
@@ -111,7 +121,7 @@ function control(spec, read, write) {
     elements = [slider, box];
     show = () => {
       slider.value = Math.round((to(Math.min(Math.max(read(), low), high)) - to(low)) * places / (to(high) - to(low)));
-      const rounded = String(Number(read().toPrecision(7)));
+      const rounded = String(Number(spec.decimals ? read().toFixed(decimals()) : read().toPrecision(7)));
       slider.setAttribute("aria-valuetext", rounded);
       box.value = rounded;
     };
@@ -137,7 +147,7 @@ function mount(widget, el, data, state, save) {
     saving = setTimeout(() => save({ ...state }), 150);
   };
   const controls = widget.controls(data).map((spec) =>
-    ({ spec, ...control(spec, () => state[spec.name], (value) => change({ [spec.name]: value })) }));
+    ({ spec, ...control(spec, () => state[spec.name], (value) => change({ [spec.name]: value }), () => spec.decimals(state)) }));
   const refresh = () => {
     for (const one of controls) {
       one.show();
