@@ -223,7 +223,7 @@ def test_a_typed_number_stays_and_the_slider_follows(notebook, lab):
     for typed, said in (
         ("70000", "FP16 stores 70000 as inf"),
         ("300", "FP16 stores 300 as 300,"),
-        ("1e-8", "are 5.96×10⁻⁸ away"),
+        ("1e-8", "10⁻⁸ away"),
     ):
         box.fill(typed)
         lab.keyboard.press("Enter")
