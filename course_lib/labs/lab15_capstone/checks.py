@@ -32,7 +32,7 @@ FALSE = {ALL: 0.5, HALF: 0.85}  # of the share of false boxes in that curve
 PERIODS = {ALL: BUDGET, HALF: 3.0}
 LOST = {ALL: 0.01, HALF: 0.05}  # share of the frames that were sent to the detector
 FRAMES = 1000
-FRAMES_PER_CALL = 8  # that is timed
+FRAMES_PER_CALL = 8  # one call of each detector is timed for this many frames
 SLOWEST, _GRACE_MS = (
     10.0,
     2.0,
