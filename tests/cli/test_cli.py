@@ -170,7 +170,7 @@ def test_the_shape_of_a_measurement_is_known_and_shown(
     assert done.err.startswith("course: ") if done.status else f"{expected};" in done.out
 
 
-def test_an_input_that_numpy_cannot_holdis_one_line() -> None:
+def test_an_input_that_numpy_cannot_hold_is_one_line() -> None:
     with pytest.raises(CourseError, match="input 'x' is bfloat16, which numpy does not have"):
         bench_files.input_shapes((TensorInfo("x", (1, 4), "bfloat16"),), {}, {}, None)
 
