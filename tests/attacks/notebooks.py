@@ -13,7 +13,6 @@ from tests.attacks.scene import Scene
 from tests.grading.conftest import LAB
 
 SCRIPT = '<script>fetch("/formgrader")</script>'
-BREAKING = '"></title></script></style>' + SCRIPT
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def test_a_learners_check_waits_for_a_grader(shared, monkeypatch, tmp_path):
         monkeypatch.setattr(module, "device_name", lambda: "test")
     command = lambda done: self_check.check(toy_lab, tmp_path, begins=lambda name, _: steps.append(name)) and done()  # noqa: E731
     _waits_for_the_other(shared, command, asked=lambda: bool(steps))
-    assert steps == ["waiting for another measurement on test"]
+    assert steps == ["waiting: another measurement runs on test"]
     _waits_for_the_other(shared, lambda done: toy_lab.check("answer", tmp_path) and done())
 
 

@@ -74,6 +74,7 @@ def test_a_section_that_fails_or_dies_costs_its_own_rows(recording: Recording, t
     assert rows["", ""]["versions"] == {"numpy": "1.26"}
 
 
+@pytest.mark.slow  # it waits for the end of the time
 def test_what_does_not_end_is_ended_and_waits_while_others_are_timed(recording: Recording, tmp_path: Path) -> None:
     began = time.monotonic()
     rows = _record(recording, tmp_path, ["stays", "timed"], 12, 2)

@@ -92,6 +92,7 @@ def test_the_notebook_has_the_references_loop():
     ("source", "words"),
     [
         ("import tensorrt\n\n1 / 0\n", "serving_loop.py: line 3: ZeroDivisionError"),
+        ("def server(plan, requests):\n    return []\n", "does not define the function serve(plan, requests)"),
         ("def serve(plan, requests):\n    return 7\n", "it must return a list of arrays and None"),
         ("def serve(plan, requests):\n    return []\n", "The list has 0 entries for 18 requests"),
     ],

@@ -71,6 +71,7 @@ def recorded() -> dict[str, Any]:
     [
         ({"min": 2}, "range of batch sizes is 2 to 24"),
         ({"max": 16}, "range of batch sizes is 1 to 16"),
+        ({"max": 64}, "range of batch sizes is 1 to 64"),
         ({"opt": 16}, "opt is 16, all points need the most frequent batch size"),
     ],
 )

@@ -20,7 +20,6 @@ from course_lib.labs.lab12_serving.checks import Finding, Load
 from course_lib.labs.lab12_serving.sandboxed import stage
 from tests.labs.quick import Quick
 from tests.labs.submissions import changed, table
-from tests.labs.untouched import leave_untouched
 
 LAB = labs.find("lab12")
 MADE = table("lab12")
@@ -80,14 +79,6 @@ def test_another_design_is_right_as_well(tmp_path):
     assert {outcome.tier for outcome in outcomes} == {"full"}, outcomes
 
 
-def test_nothing_handed_in_and_the_untouched_release_have_none(tmp_path, narrow):
-    outcomes = LAB.examine(tmp_path, EXAMINER).outcomes
-    assert all(one.points == 0 and "is missing" in one.message and "run them" in one.hint for one in outcomes)
-    leave_untouched(LAB.name, tmp_path)
-    outcomes = LAB.examine(tmp_path, EXAMINER).outcomes
-    assert [one.points for one in outcomes] == [0] * 4 and "still empty" in outcomes[0].hint
-
-
 def test_task_1_is_decided_with_the_given_server(tmp_path):
     assert examined(tmp_path, GIVEN, "cache").tier == "full"
 
@@ -125,6 +116,7 @@ def test_a_server_may_build_at_its_first_request():
     ("server", "words"),
     [
         ("class Other: ...", "defines no class Server"),
+        ("import torch", "may import numpy and Python's own modules"),
         ("import os; os._exit(0)", "its process died"),
         (
             "class Server:\n def __init__(self, *given): ...\n def answer(self, feeds): return 5",
@@ -177,7 +169,7 @@ def times(yours_ms: float = 100.0, given_ms: float = 250.0, extra_ms: float = 1.
 def test_tiers_of_throughput(load, tier, hint):
     outcome = LAB.decided("throughput", list(checks.throughput_of(load)))
     assert outcome.tier == tier and hint in outcome.hint, outcome
-    assert f"requests per run {load.requests_per_run:.3g}" in outcome.message or load.requests_per_run < checks.SHARED[ALL]
+    assert f"requests per run: {load.requests_per_run:.3g}" in outcome.message or load.requests_per_run < checks.SHARED[ALL]
 
 
 def test_a_given_server_that_does_not_answer_is_not_the_learners_fault(monkeypatch, narrow):
@@ -216,6 +208,10 @@ def test_configurations_that_are_right(text):
         ("[ 8, 16 ]", "[ 8, 32 ]", "none", "preferred [8, 32]"),
         ('name: "features"', 'name: "input"', "none", "input TYPE_FP32"),
         ("KIND_GPU", "KIND_CPU", "partial", "not only on GPU 0"),
+        ("count: 2", "count: 2 gpus: 1", "partial", "not only on GPU 0"),
+        ("count: 2 }", "count: 2 }, { count: 1 }", "partial", "execution contexts is 3"),
+        ("size: 16", "size: 8", "none", "preferred [8, 16]"),
+        ("[ 8, 16 ]", "[ 1, 16 ]", "partial", "preferred [1, 16]"),
         ("count: 2", "count: 1", "partial", "execution contexts is 1 on the GPU"),
         ("microseconds: 1000", "microseconds: 1000000", "partial", "1,000,000 us"),
         ("num_versions: 2", "num_versions: 1", "partial", "versions is"),

@@ -124,6 +124,8 @@ def test_codes_and_scales_that_do_not_fit_are_named(tmp_path):
     for wrong, words in (
         (Int4(one.packed.astype(np.int64), one.scales), "its packed codes are int64, expected uint8"),
         (Int4(one.packed[:-1], one.scales), "have the shape (55295,), expected one axis with 55296 bytes"),
+        (Int4(one.packed, one.scales.T), "its scales have the shape (576, 3), expected (192 / block, 576)"),
+        (Fp8(eight.codes, 1e9), "a scale is zero, negative or not finite"),
         (Int4(one.packed, -one.scales), "a scale is zero, negative or not finite"),
         (Fp8(eight.codes.T, eight.scale), "expected uint8 of (in, out) = (192, 576)"),
         (Fp8(nan, eight.scale), "a code is NaN"),

@@ -1,11 +1,16 @@
-"""What the figures say is what the numbers are."""
+"""Figures of lecture 6 say what the numbers are, and a single pair anywhere rounds as by hand."""
+
+from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
-from course_lib.precision import StreamingHistogram, divergence
+from course_lib.errors import CourseError
+from course_lib.precision import StreamingHistogram, divergence, fake_quantize
 from course_lib.precision.calibration.calibrators import without_zeros
-from course_lib.teaching.int8 import candidate_figure, channel_figure, quality_map
+from course_lib.teaching.int8 import candidate_figure, channel_figure, quality_map, quantize_tensor
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +41,36 @@ def test_the_map_names_the_method_with_the_best_worst_case():
     axes = quality_map({"clean": {"a": 30.0, "b": 25.0}, "broken": {"a": -3.0, "b": 20.0}}).axes[0]
     assert [text.get_text() for text in axes.texts] == ["30.0", "25.0", "-3.0", "20.0"]
     assert axes.get_title(loc="left") == "In its worst case b is the best of these: 20.0"
+
+
+TEXT = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[4] x) => (float[4] y, float[4] z) { h = Neg(x)  y = Relu(h)  z = Add(h, h) }"""
+X = np.array([-0.9, -0.301, 0.5, 3.0], np.float32)
+
+
+@pytest.fixture
+def model():
+    return onnx.parser.parse_model(TEXT)
+
+
+def run(model):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(["y", "z"], {"x": X})
+
+
+def test_all_readers_of_a_tensor_get_its_rounded_copy(model):
+    before = model.SerializeToString()
+    y, z = run(quantize_tensor(model, "h", 1.0))
+    rounded = fake_quantize(-X, 1.0)
+    np.testing.assert_array_equal(y, np.maximum(rounded, 0))
+    np.testing.assert_array_equal(z, 2 * rounded)
+    assert model.SerializeToString() == before
+
+
+def test_rejects_what_it_cannot_place(model):
+    with pytest.raises(CourseError, match="no node of the model writes the tensor 'x'"):
+        quantize_tensor(model, "x", 1.0)
+    with pytest.raises(CourseError, match="'h' has a pair already"):
+        quantize_tensor(quantize_tensor(model, "h", 1.0), "h", 1.0)
+    with pytest.raises(CourseError, match="range 0 cannot be quantized"):
+        quantize_tensor(model, "h", 0.0)

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import readme_tables
 from course_lib.grading.isolation import sandbox
 
+pytestmark = pytest.mark.slow  # real gradings
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "labs.py"
 
 
@@ -23,7 +24,6 @@ def run(output: Path, *options: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.slow  # two gradings; the test below has one
 def test_the_reference_and_the_untouched_release(tmp_path):
     output = tmp_path / "labs.json"
     rows = run(output)

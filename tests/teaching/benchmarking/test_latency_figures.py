@@ -1,4 +1,4 @@
-"""What the figures of latencies and intervals say, on series whose truth is known."""
+"""What the figures of latencies say, on series whose truth is known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from course_lib.teaching.benchmarking.figures import (
     distribution,
     draw_coverage,
 )
-
-
-def drawn(figure):
-    return style.png(figure).startswith(b"\x89PNG")
+from course_lib.teaching.benchmarking.rotation import caches_mib, draw_rotation
 
 
 def labels(axes):
@@ -26,7 +23,6 @@ def test_the_distribution_marks_what_was_measured():
     values = np.concatenate([np.full(198, 1.0), [5.0, 11.0]])
     figure = distribution(Measurement(values), "t")
     assert labels(figure.axes[0]) == ["median 1.00 ms", "p99 1.04 ms", "mean 1.07 ms", "slowest 11.00 ms"]
-    assert drawn(figure)
     assert sum(patch.get_height() for patch in figure.axes[0].patches) == 200
 
 
@@ -38,7 +34,6 @@ def test_a_99th_percentile_of_99_calls_is_rejected():
 def test_the_sweep_names_the_batch_with_the_highest_throughput():
     figure = batch_sweep({size: Measurement(np.full(10, ms)) for size, ms in ((1, 2.0), (8, 4.0), (16, 10.0))})
     assert figure.get_suptitle() == "Batch 8: 4.0 times the throughput of batch 1, 2.0 times the latency"
-    assert drawn(figure)
 
 
 def test_coverage_counts_all_and_draws_some():
@@ -47,4 +42,25 @@ def test_coverage_counts_all_and_draws_some():
     assert figure.axes[0].get_title().startswith("3 of 5 intervals")
     colors = [line.get_color() for line in figure.axes[0].lines[:4]]
     assert colors == [style.color(1)] * 2 + [style.color(0)] * 2
-    assert drawn(figure)
+
+
+def cache(folder, index, kind, level, size):
+    place = folder / f"index{index}"
+    place.mkdir()
+    for name, text in (("type", kind), ("level", level), ("size", size)):
+        (place / name).write_text(f"{text}\n")
+
+
+def test_the_caches_that_hold_data(tmp_path):
+    cache(tmp_path, 0, "Data", "1", "48K")
+    cache(tmp_path, 1, "Instruction", "1", "32K")
+    cache(tmp_path, 2, "Unified", "2", "2M")
+    cache(tmp_path, 3, "Unified", "3", "unknown")
+    assert caches_mib(tmp_path) == {"L1": 48 / 1024, "L2": 2.0}
+
+
+def test_the_figure_says_both_ends():
+    figure = draw_rotation({0.25: 7.0, 64: 28.0}, {"L1": 0.03, "L2": 1.0})
+    assert figure.axes[0].get_title() == "The same work: 7 us on one repeated input, 28 us on inputs from a large pool"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["L2: 1 MiB"]  # L1 lies outside
+    assert style.png(figure).startswith(b"\x89PNG")

@@ -46,10 +46,3 @@ def test_by_hand():
     np.testing.assert_array_equal(found.answered_ms, [11, 23, 23, 41])
     np.testing.assert_array_equal(found.size, [1, 2, 2, 1])
     assert found.mean_size == pytest.approx(4 / 3) and found.per_second == pytest.approx(1e3 * 4 / 41)
-
-
-def test_a_window_is_paid_by_a_request_that_comes_alone_and_ends_early_when_the_batch_is_full():
-    alone = run_batched(np.array([5.0]), cost, most=2, window_ms=7)
-    assert alone.latency_ms[0] == 7 + 11
-    full = run_batched(np.array([5.0, 6.0]), cost, most=2, window_ms=7)
-    np.testing.assert_array_equal(full.started_ms, [6, 6])

@@ -56,23 +56,20 @@ def relu():
     return build(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), backend="onnxruntime")
 
 
-def test_a_provider_that_this_onnxruntime_lacks_is_rejected(relu):
-    if "TensorrtExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("this ONNX Runtime has the provider")
-    with pytest.raises(BackendUnavailable, match="without TensorRT: pip install onnxruntime-gpu"):
-        TensorRTProvider(relu)
-
-
-def test_a_provider_that_does_not_load_is_rejected_though_the_session_runs(relu, monkeypatch):
-    """What ONNX Runtime does on its own: it warns at most, and goes on."""
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["TensorrtExecutionProvider"])
+@pytest.mark.parametrize(
+    ("providers", "words"),
+    [
+        ([], "without TensorRT: pip install onnxruntime-gpu"),
+        (["TensorrtExecutionProvider"], "did not load"),  # ONNX Runtime warns at most, and goes on with the CPU
+    ],
+)
+def test_a_provider_that_is_absent_or_does_not_load_is_rejected(relu, monkeypatch, providers, words):
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
     real = onnxruntime.InferenceSession
     monkeypatch.setattr(
-        onnxruntime,
-        "InferenceSession",
-        lambda data, options, providers: real(data, options, providers=["CPUExecutionProvider"]),
+        onnxruntime, "InferenceSession", lambda data, options, providers: real(data, options, ["CPUExecutionProvider"])
     )
-    with pytest.raises(BackendUnavailable, match="did not load"):
+    with pytest.raises(BackendUnavailable, match=words):
         TensorRTProvider(relu)
 
 

@@ -1,12 +1,14 @@
-"""The figures say what the numbers say."""
+"""The figures of lecture 15 say what the numbers and the record say."""
 
 from __future__ import annotations
 
 import pytest
 
+from course_lib.benchmark import recorded
 from course_lib.engines import LayerTable
 from course_lib.engines.layers import Layer
 from course_lib.teaching.generation.arithmetic import PUBLISHED
+from course_lib.teaching.generation.decoder_record import speeds
 from course_lib.teaching.generation.figures import (
     draw_batch_slots,
     draw_cache,
@@ -38,3 +40,17 @@ def test_a_finished_row_is_gray_until_its_slot_is_free():
     assert sum(patch.get_width() for patch in static.patches[3:]) == 1  # the answer of two tokens waits for that of three
     assert sum(patch.get_width() for patch in continuous.patches[3:]) == 0
     assert static.get_title(loc="left") == "static: the last answer ends at 3.00 s"
+
+
+PLUGIN = "TensorRT fp16, cache plugin + CUDA graph"
+GRAPH = "cuda graph fp16"
+
+
+def test_speeds_are_those_of_the_record() -> None:
+    record = recorded("gpt2_h200")
+    row = next(row for row in record.rows if row["case"] == "decode-64" and row["candidate"] == PLUGIN)
+    found = speeds(record, PLUGIN, GRAPH)
+    assert list(found) == ["decode-1", "decode-8", "decode-64", "prefill-1x128", "prefill-1x1024"]
+    assert found["decode-64"].median == row["speedup"][GRAPH]["median"]
+    times = {row["candidate"]: row["ms"] for row in record.rows if row["case"] == "decode-64" and "ms" in row}
+    assert found["decode-64"].median == pytest.approx(times[GRAPH] / times[PLUGIN], rel=0.02)  # faster is larger than 1

@@ -27,12 +27,8 @@ def test_a_pattern_computes_the_same(groups: str, dtype: str) -> None:
     for value in model.graph.input[2:]:
         shape = [one.dim_value for one in value.type.tensor_type.shape.dim]
         feeds[value.name] = rng.standard_normal(shape).astype(np.float32 if dtype == "fp32" else np.float16)
-    want, have = (_quiet(one, feeds) for one in (model, pattern))
+    want, have = (np.asarray(session(one).run(None, feeds)[0]) for one in (model, pattern))
     assert np.linalg.norm(have - want) / np.linalg.norm(want) < (1e-5 if dtype == "fp32" else 1e-2)
-
-
-def _quiet(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> np.ndarray:
-    return np.asarray(session(model).run(None, feeds)[0])
 
 
 def _built(model: onnx.ModelProto, *most: int) -> Plan:
@@ -46,6 +42,7 @@ def test_the_compiler_recognizes_one_of_the_two_forms() -> None:
     assert [sum("mha" in kernel.name for kernel in plan.layers.kernels) for plan in plans] == [4, 0]
 
 
+@pytest.mark.slow  # what the compiler does; two builds of the decoder with two profiles
 def test_a_profile_for_one_token_stores_the_weights_in_another_order() -> None:
     """Lecture 15, "Two profiles": the copies in a plan of a weight as PyTorch has it, and transposed."""
     model = decoder()

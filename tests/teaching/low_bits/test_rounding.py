@@ -8,6 +8,7 @@ import torch
 
 from course_lib.models import course_text, decoder
 from course_lib.models.text_corpus import bits_per_byte
+from course_lib.teaching.low_bits.figures import draw_grids
 from course_lib.teaching.low_bits.loss import Cost, cost, window_bits
 from course_lib.teaching.low_bits.rounding import (
     planted,
@@ -81,3 +82,9 @@ def test_the_planted_channel_is_large(model):
     assert len(read) == len(list(products(model))) == 16
     assert np.allclose(read[1, "up"][:, 17], 60 * plain[1, "up"][:, 17], rtol=1e-3, atol=1e-3)
     assert np.allclose(read[1, "up"][:, :17], plain[1, "up"][:, :17], atol=1e-3)
+
+
+def test_grids_are_divided_by_their_largest_number():
+    axes = draw_grids({"E2M1": np.array([-6.0, 0, 0.5, 6])}, "codes").axes[0]
+    drawn = [segment[0][0] for segment in axes.collections[0].get_segments()]
+    assert drawn == pytest.approx([0, 0.5 / 6, 1]) and axes.texts[0].get_text() == "3"
