@@ -9,6 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_output
 
 from course_lib import labs
+from course_lib.grading.judge.review import Cell
+from course_lib.grading.judge.verdict import Verdict
 from tests.browser.conftest import ARTIFACTS, ROOT
 from tests.browser.legible import faults
 from tests.content.test_notebooks import executed
@@ -30,7 +32,6 @@ GRADING = ("report", "untouched", "feedback", "class", "leaderboard", "layers")
 def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `course grade`, `course report` and `course layers --html` write: the reference of lab 01, and a class of thirty."""
     from course_lib.cli.drawn_layers import layers_page
-    from course_lib.grading.judge.review import Cell
     from course_lib.grading.reports import class_page, class_report, leaderboard, report
     from tests.grading.classes import class_of_30, new_room, real_verdict
     from tests.grading.conftest import LAB
@@ -40,15 +41,16 @@ def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     untouched = replace(
         verdict, outcomes=LAB.zero_outcomes("model.onnx is missing.", "Run the cell of task 1."), comparison=None
     )
-    cells = [Cell(outcome.task.id, outcome.points, outcome.task.points) for outcome in verdict.outcomes]
-    cells.append(Cell("written", 0, 2, marked=True))
+    cells = _cells(verdict, Cell("written", 0, 2, marked=True))
     room = new_room(tmp_path_factory.mktemp("class"))
     class_of_30(room)
     found = class_report.read(LAB, room)
     assert verdict.table
     pages = {
         "report": report.page(LAB, verdict, "ada", cells),
-        "untouched": report.page(LAB, replace(untouched, table=None, layers=None), "ben"),
+        "untouched": report.page(
+            LAB, replace(untouched, table=None, layers=None), "ben", _cells(untouched, Cell("written", 0, 2))
+        ),
         "feedback": _feedback(LAB, report.body(verdict, cells), tmp_path_factory.mktemp("lab")),
         "class": class_page.page(found),
         "leaderboard": class_page.board(found, leaderboard.ranked(found.submissions)),
@@ -58,6 +60,10 @@ def grading(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     return folder
+
+
+def _cells(verdict: Verdict, written: Cell) -> list[Cell]:
+    return [*(Cell(outcome.task.id, outcome.points, outcome.task.points) for outcome in verdict.outcomes), written]
 
 
 def _feedback(lab: labs.Lab, body: str, folder: Path) -> str:

@@ -91,7 +91,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _render(template: str, **values: Any) -> str:

@@ -116,6 +116,8 @@ def test_the_race_is_there_with_its_boundaries_and_in_words(page):
 
 def test_the_layers_are_told_in_words_and_as_a_table(page):
     assert "Your engine has 15 kernels, 2 more than the reference." in page
+    assert "/<wbr>stem+<wbr>norm/<wbr>Conv" in page, "a long name breaks between its parts"
+    assert "13 with FP32" in page and ">types<" not in page, "the one type of all kernels is in the caption"
     assert "/stem/Conv" in page and ">INT8</td>" in page
 
 
