@@ -208,8 +208,9 @@ def png(drawn: Figure) -> bytes:
     """The figure as a PNG file: a white card with round corners, which can be read on a dark page, too."""
     from matplotlib.patches import FancyBboxPatch
 
-    card = FancyBboxPatch((0, 0), *drawn.get_size_inches(), "round,pad=0,rounding_size=0.08", transform=drawn.dpi_scale_trans)
-    card.set(facecolor="white", edgecolor="none", zorder=-1, in_layout=False)
+    width, height = drawn.get_size_inches()
+    card = FancyBboxPatch((0, 0), width, height, "round,pad=0,rounding_size=0.08", facecolor="white", edgecolor="none")
+    card.set(transform=drawn.dpi_scale_trans, zorder=-1, in_layout=False)
     drawn.add_artist(card)
     try:
         return _saved(drawn, "png", facecolor="none")
