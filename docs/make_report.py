@@ -1,4 +1,4 @@
-"""Draw docs/report.png, the picture of a report in README: the reference of lab 01, graded on this machine, as a browser shows it.
+"""Draw the pictures of a report in README, docs/report.png and docs/report_dark.png: the reference of lab 01, as a browser shows it.
 
     python docs/make_report.py
 
@@ -22,7 +22,7 @@ from course_lib.grading.judge.review import Cell
 from course_lib.grading.reports import report
 
 LAB = labs.find("lab01")
-PICTURE = Path(__file__).with_name("report.png")
+PICTURES = {theme: Path(__file__).with_name(name) for theme, name in (("light", "report.png"), ("dark", "report_dark.png"))}
 _TEMPLATES = Path(report.__file__).with_name("templates")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # pixels: the points with their reasons, as high as README's list beside them, and wide enough to be read on a telephone
@@ -36,7 +36,7 @@ def digest() -> str:
 
 
 def main() -> None:
-    """Grade the reference and save the picture.
+    """Grade the reference and save the pictures.
 
     Raises:
         SystemExit: there is no Chromium.
@@ -52,12 +52,14 @@ def main() -> None:
         html, shot = folder / "report.html", folder / "report.png"
         html.write_text(report.page(LAB, verdict, "ada", [*cells, Cell("written", 2, 2, by_hand=True)]), encoding="utf-8")
         size = f"--window-size={_SIZE[0]},{_SIZE[1]}"
-        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={shot}", html.as_uri()]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={shot}"]
         told = PngInfo()
         told.add_text("Source", digest())
-        with Image.open(shot) as picture:
-            picture.convert("RGB").quantize(64).save(PICTURE, optimize=True, pnginfo=told)
+        for theme, picture in PICTURES.items():
+            dark = ["--blink-settings=preferredColorScheme=0"] * (theme == "dark")
+            subprocess.run([*command, *dark, html.as_uri()], check=True, capture_output=True, timeout=120)
+            with Image.open(shot) as taken:
+                taken.convert("RGB").quantize(64).save(picture, optimize=True, pnginfo=told)
 
 
 if __name__ == "__main__":
