@@ -1,6 +1,6 @@
-"""The exercises in lectures: one module for each lecture, and `check`, which a lecture calls on what the reader wrote.
+"""The exercises in lectures: one file for each lecture, and `check`, which a lecture calls on what the reader wrote.
 
-No module here holds a solution. A check knows what the right function returns for some arguments, and what the usual mistakes
+No file here holds a solution. A check knows what the right function returns for some arguments, and what the usual mistakes
 return for them. The solutions are in the instructor's folder, next to those of the labs.
 """
 

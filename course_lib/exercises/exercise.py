@@ -1,16 +1,24 @@
-"""An exercise: what the reader writes, how long it takes, and how the result is examined. Exercises are found by lecture."""
+"""An exercise: what the reader writes, how long it takes, and how the result is examined. Exercises are found by lecture.
+
+``lecture16.toml`` holds the exercises of lecture 16. Arguments, results and what mistakes return are literals of Python, so that a
+tuple remains a tuple. The module ``lecture16`` holds what has to be computed, by the id of the exercise: ``ARGUMENTS`` of the cases in
+the file, whole ``CASES``, and ``EXAMINATIONS``, see `Exercise.examine`.
+"""
 
 from __future__ import annotations
 
-import pkgutil
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
+from course_lib._util.toml_text import loads
 from course_lib.errors import CourseError
 
+_FOLDER = Path(__file__).parent
 Answer = Callable[..., Any]
 
 
@@ -76,10 +84,10 @@ class Exercise:
 
 def lecture_numbers() -> tuple[int, ...]:
     """The lectures that have exercises."""
-    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
-    return tuple(sorted(int(found.name[7:]) for found in modules if found.name.startswith("lecture")))
+    return tuple(sorted(int(path.stem[7:]) for path in _FOLDER.glob("lecture*.toml")))
 
 
+@cache
 def of_lecture(number: int) -> tuple[Exercise, ...]:
     """The exercises of a lecture in the order of the text.
 
@@ -88,9 +96,24 @@ def of_lecture(number: int) -> tuple[Exercise, ...]:
     """
     if number not in lecture_numbers():
         raise CourseError(f"lecture {number} has no exercises: expected one of {', '.join(map(str, lecture_numbers()))}")
-    found = import_module(f"course_lib.exercises.lecture{number:02}").EXERCISES
-    assert isinstance(found, tuple)
-    return found
+    file = _FOLDER / f"lecture{number:02}.toml"
+    code = vars(import_module(f"course_lib.exercises.{file.stem}")) if file.with_suffix(".py").exists() else {}
+    return tuple(_exercise(row, code) for row in loads(file.read_text(encoding="utf-8"))["exercises"])
+
+
+def _exercise(row: dict[str, Any], code: Mapping[str, Any]) -> Exercise:
+    """An exercise from its table, and from what the lecture's module computes for it."""
+    arguments, cases, examinations = (code.get(name, {}).get(row["id"]) for name in ("ARGUMENTS", "CASES", "EXAMINATIONS"))
+    rows = row.pop("cases", [])
+    made = (_case(each, computed) for each, computed in zip(rows, arguments or [None] * len(rows), strict=True))
+    return Exercise(**row, cases=cases or tuple(made), examine=examinations)
+
+
+def _case(row: dict[str, Any], computed: tuple[Any, ...] | None) -> Case:
+    row["arguments"] = literal_eval(row["arguments"].strip()) if computed is None else computed
+    row["expected"] = literal_eval(row["expected"].strip())
+    row["mistakes"] = {words: literal_eval(returned.strip()) for words, returned in row.get("mistakes", {}).items()}
+    return Case(**row)
 
 
 def find(exercise_id: str) -> Exercise:

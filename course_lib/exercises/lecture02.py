@@ -6,12 +6,11 @@ import re
 from typing import Any
 
 from course_lib.exercises.comparing import shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 _FITS = "g (float[N,4] x) => (float[N,4] y) { a = Abs(x)  y = Relu(a) }"
 _ONE_BAD = "g (float[N,3,3] x) => (float[N] y) { a = Relu(x)  b = Det(a)  y = Relu(b) }"
 _TWO_BAD = "g (float[N,3,3] x) => (float[N] y, float[N] z) { a = Det(x)  y = Relu(a)  z = Det(x) }"
-_TRAFFIC = [(4, 1, 32, 64), (1, 1, 64, 32), (4, 1, 32, 64), (2, 1, 64, 48), (8, 1, 64, 32)]
 
 
 def _onnx(text: str) -> bytes:
@@ -98,64 +97,4 @@ def _examine_plan(called: Answer, batches: tuple[int, int, int]) -> None:
     raise NotYet(f"{given} It rejects {lowest}: the first shape of `profile.set_shape`, after the name, is the smallest one.")
 
 
-EXERCISES = (
-    Exercise(
-        id="2.1",
-        title="Why a graph was rejected",
-        minutes=12,
-        difficulty=1,
-        importance=3,
-        call="rejected_nodes(onnx_bytes)",
-        hint="The steps are those of the two cells above: an empty network, a parser for it, `parse`, and then the errors.",
-        examine=_examine_rejections,
-    ),
-    Exercise(
-        id="2.2",
-        title="A profile from recorded shapes",
-        minutes=10,
-        difficulty=2,
-        importance=2,
-        call="profile_for(shapes)",
-        hint="Treat each dimension separately for `min` and `max`. For `opt`, count the whole shapes.",
-        cases=(
-            Case(
-                (_TRAFFIC,),
-                {"min": (1, 1, 32, 32), "opt": (4, 1, 32, 64), "max": (8, 1, 64, 64)},
-                {
-                    "Python compares tuples by the first number that differs. Take the smallest and the largest size of each dimension.": {
-                        "min": (1, 1, 64, 32),
-                        "opt": (4, 1, 32, 64),
-                        "max": (8, 1, 64, 32),
-                    },
-                    "`opt` is the largest shape. TensorRT tunes for `opt`, so it should be the shape that you send most often.": {
-                        "min": (1, 1, 32, 32),
-                        "opt": (8, 1, 64, 64),
-                        "max": (8, 1, 64, 64),
-                    },
-                    "`opt` has the most frequent size of each dimension, but no request had this shape. Count whole shapes.": {
-                        "min": (1, 1, 32, 32),
-                        "opt": (4, 1, 64, 64),
-                        "max": (8, 1, 64, 64),
-                    },
-                },
-                shown="profile_for(the five recorded shapes)",
-            ),
-            Case(
-                ([(2, 8), (2, 4), (2, 4)],),
-                {"min": (2, 4), "opt": (2, 4), "max": (2, 8)},
-                {"`opt` is the first shape of the list. Count the shapes.": {"min": (2, 4), "opt": (2, 8), "max": (2, 8)}},
-                shown="profile_for([(2, 8), (2, 4), (2, 4)])",
-            ),
-        ),
-    ),
-    Exercise(
-        id="2.3",
-        title="A build without the wrapper",
-        minutes=20,
-        difficulty=2,
-        importance=3,
-        call="build_plan(onnx_bytes, name, smallest, best, largest)",
-        hint="Follow the order of the objects in the first table: builder, network, parser, config, profile, plan.",
-        examine=_examine_build,
-    ),
-)
+EXAMINATIONS = {"2.1": _examine_rejections, "2.3": _examine_build}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.exercises.comparing import shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, Case, NotYet
 
 
 class _Watched(np.ndarray):
@@ -96,150 +96,47 @@ _EPSILON = [("/Add", ("variance", "eps"), "sum"), ("/Relu", ("sum",), "relu"), (
 _SMALL = {"variance": 1.0, "eps": 1e-12, "sum": 1.0, "relu": 65504.0, "zero": 0.0, "y": 65504.0}
 _OVERFLOWING = ["/Mul", "/ReduceMean_1", "/Sqrt"]
 
-EXERCISES = (
-    Exercise(
-        id="5.1",
-        title="Round to a format by hand",
-        minutes=12,
-        difficulty=2,
-        importance=2,
-        call="round_to(value, mantissa_bits)",
-        hint="`math.frexp(value)` splits a number into a fraction from 0.5 to 1 and an exponent. Round the fraction to whole steps.",
-        cases=(
-            Case(
-                (0.7, 10),
-                0.7001953125,
-                {
-                    "Your result is truncated. Round to the nearest step: `round`, not `int`.": 0.69970703125,
-                    "You used one bit too many: the step between 0.5 and 1 is 2 to the power of -11 with 10 mantissa bits.": 0.699951171875,
-                },
-                tolerance=1e-9,
-            ),
-            Case(
-                (5.29, 7),
-                5.28125,
-                {
-                    "You used one bit too few. `frexp` returns a fraction from 0.5 to 1, in which the leading 1 takes a bit too.": 5.3125,
-                    "You rounded to a fixed step, as INT8 does. The step of a floating-point format grows with the exponent.": 5.2890625,
-                    "You used one bit too many: count the mantissa bits after the leading 1.": 5.296875,
-                },
-                tolerance=1e-9,
-            ),
-            Case(
-                (2049.0, 10),
-                2048.0,
-                {"2049 lies exactly between two numbers. Ties go to the even step, as in `round`.": 2050.0},
-                tolerance=1e-9,
-            ),
-            Case(
-                (-0.7, 10),
-                -0.7001953125,
-                {"For negative numbers, `math.floor` rounds away from zero.": -0.70068359375},
-                tolerance=1e-9,
-            ),
-            Case((0.0, 10), 0.0),
+EXAMINATIONS = {"5.2": _examine_rms}
+ARGUMENTS = {
+    "5.3": (
+        (_NODES, _LARGEST),
+        (_EPSILON, _SMALL),
+    )
+}
+CASES = {
+    "5.4": (
+        Case(
+            (_NODES, _RANDOM, _LARGEST),
+            _OVERFLOWING,
+            {
+                "AutoCast saw small values here and kept no node. Three of the nodes that it cast overflow in production.": [],
+                "You compared production with `data_max`. A node fails when FP16 cannot hold a tensor, above 65,504.": [
+                    "/Sub",
+                    *_OVERFLOWING,
+                    "/Div",
+                ],
+                "You looked at outputs only. `/Sqrt` reads a variance that is infinity in FP16.": _OVERFLOWING[:2],
+                "You looked at inputs only. `/Mul` writes a square that overflows.": _OVERFLOWING[1:],
+            },
+            shown="missed_nodes(the scanner's nodes, random inputs, 12-bit pixels)",
         ),
-    ),
-    Exercise(
-        id="5.2",
-        title="A root mean square that stays in FP16",
-        minutes=15,
-        difficulty=2,
-        importance=2,
-        call="rms(values)",
-        hint="Print the array after each step, and look for inf, 0 and nan.",
-        examine=_examine_rms,
-    ),
-    Exercise(
-        id="5.3",
-        title="Which nodes stay in FP32?",
-        minutes=10,
-        difficulty=1,
-        importance=3,
-        call="keep_in_fp32(nodes, largest)",
-        hint="For each node, look at every tensor that it reads and at the one that it writes.",
-        cases=(
-            Case(
-                (_NODES, _LARGEST),
-                ["/Mul", "/ReduceMean_1", "/Sqrt"],
-                {
-                    "You looked at outputs only. `/Sqrt` writes 1450, but it reads a variance that FP16 cannot represent.": [
-                        "/Mul",
-                        "/ReduceMean_1",
-                    ],
-                    "You looked at inputs only. `/Mul` reads 4000, but its square overflows.": ["/ReduceMean_1", "/Sqrt"],
-                    "It is not enough to keep `/Mul`: the next node would read infinity.": ["/Mul"],
-                    "That limit is 2048, from which FP16 skips odd numbers. It still represents numbers up to 65,504.": [
-                        "/Sub",
-                        "/Mul",
-                        "/ReduceMean_1",
-                        "/Sqrt",
-                        "/Div",
-                    ],
-                    "That is every node that is safe. Return the others.": ["/Sub", "/Div", "/Conv"],
-                },
-                shown="keep_in_fp32(the scanner's nodes)",
-            ),
-            Case(
-                (_EPSILON, _SMALL),
-                ["/Add"],
-                {
-                    "The epsilon of 1e-12 becomes 0 in FP16. Also keep a node if one of its tensors is too small.": [],
-                    "65,504 is the largest FP16 number, and it is exact: only larger numbers overflow.": [
-                        "/Add",
-                        "/Relu",
-                        "/Zero",
-                    ],
-                    "A tensor of zeros loses nothing: 0 is exact in FP16.": ["/Add", "/Zero"],
-                },
-                shown="keep_in_fp32(three nodes with an epsilon of 1e-12, a zero and 65,504)",
-            ),
+        Case(
+            (_NODES, _EIGHT_BITS, _LARGEST),
+            [],
+            {
+                "AutoCast kept these nodes in FP32, because a calibrated value is above 512. Only nodes that it cast can fail.": (
+                    _OVERFLOWING
+                ),
+                "AutoCast checks what a node reads, too: the calibrated variance of 8,200 keeps `/Sqrt` in FP32.": ["/Sqrt"],
+                "AutoCast checks what a node writes, too: the calibrated square of 62,000 keeps `/Mul` in FP32.": ["/Mul"],
+            },
+            shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels)",
         ),
-    ),
-    Exercise(
-        id="5.4",
-        title="What AutoCast missed",
-        minutes=10,
-        difficulty=2,
-        importance=3,
-        call="missed_nodes(nodes, calibrated, production, data_max=512)",
-        hint="Ask two questions about each node. Did AutoCast cast it? Does one of its tensors overflow in production?",
-        cases=(
-            Case(
-                (_NODES, _RANDOM, _LARGEST),
-                _OVERFLOWING,
-                {
-                    "AutoCast saw small values here and kept no node. Three of the nodes that it cast overflow in production.": [],
-                    "You compared production with `data_max`. A node fails when FP16 cannot hold a tensor, above 65,504.": [
-                        "/Sub",
-                        *_OVERFLOWING,
-                        "/Div",
-                    ],
-                    "You looked at outputs only. `/Sqrt` reads a variance that is infinity in FP16.": _OVERFLOWING[:2],
-                    "You looked at inputs only. `/Mul` writes a square that overflows.": _OVERFLOWING[1:],
-                },
-                shown="missed_nodes(the scanner's nodes, random inputs, 12-bit pixels)",
-            ),
-            Case(
-                (_NODES, _EIGHT_BITS, _LARGEST),
-                [],
-                {
-                    "AutoCast kept these nodes in FP32, because a calibrated value is above 512. Only nodes that it cast can fail.": (
-                        _OVERFLOWING
-                    ),
-                    "AutoCast checks what a node reads, too: the calibrated variance of 8,200 keeps `/Sqrt` in FP32.": [
-                        "/Sqrt"
-                    ],
-                    "AutoCast checks what a node writes, too: the calibrated square of 62,000 keeps `/Mul` in FP32.": ["/Mul"],
-                },
-                shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels)",
-            ),
-            Case(
-                (_NODES, _EIGHT_BITS, _LARGEST, 65504),
-                _OVERFLOWING,
-                {"Use the parameter `data_max`. With 65,504 AutoCast keeps no node of this calibration.": []},
-                shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels, 65504)",
-            ),
+        Case(
+            (_NODES, _EIGHT_BITS, _LARGEST, 65504),
+            _OVERFLOWING,
+            {"Use the parameter `data_max`. With 65,504 AutoCast keeps no node of this calibration.": []},
+            shown="missed_nodes(the scanner's nodes, 8-bit pixels, 12-bit pixels, 65504)",
         ),
-    ),
-)
+    )
+}

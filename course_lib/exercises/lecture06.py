@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, Case, NotYet
 
 # Filters of very different size, the last one empty. The shape is (outputs, inputs, height, width).
 _WEIGHT = np.array([1.27, -0.5, 0.0254, 0.0127, -0.01, 0.005, 0.0, 0.0, 0.0]).reshape(3, 3, 1, 1)
@@ -110,104 +110,49 @@ def _examine_pair(called: Answer) -> None:
 
 _COUNTS = np.array([6, 2, 0, 1, 0, 1])
 
-EXERCISES = (
-    Exercise(
-        id="6.1",
-        title="Scale and zero point",
-        minutes=12,
-        difficulty=2,
-        importance=2,
-        call="affine(low, high)",
-        hint="256 codes have 255 steps between them. Which code does the real number 0 get?",
-        cases=(
-            Case(
-                (-1.0, 3.0),
-                (4 / 255, 64),
-                {
-                    "You divided by 256. There are 255 steps between 256 codes.": (4 / 256, 64),
-                    "That is the symmetric scale. With a zero point, the codes cover the range from low to high only.": (
-                        3 / 127,
-                        0,
-                    ),
-                    "The codes are unsigned, from 0 to 255: the smallest one is 0, not -128.": (4 / 255, -64),
-                    "You rounded the zero point down. Round it to the nearest code.": (4 / 255, 63),
-                    "The zero point is a code, so it must be a whole number: round it.": (4 / 255, 63.75),
-                    "The zero point is the code of the real 0, not the code of `high`.": (4 / 255, 191),
-                },
-                tolerance=1e-9,
-            ),
-            Case(
-                (0.5, 2.5),
-                (2.5 / 255, 0),
-                {
-                    "The range does not contain 0, so no code stands for it exactly. Extend the range to 0 first.": (
-                        2 / 255,
-                        -64,
-                    ),
-                    "You clipped the zero point. Extend the range to 0 first, or the scale is too small for 2.5.": (2 / 255, 0),
-                },
-                tolerance=1e-9,
-            ),
-            Case(
-                (-4.0, -1.0),
-                (4 / 255, 255),
-                {"This range ends below 0: extend it upward.": (3 / 255, 340)},
-                tolerance=1e-9,
-            ),
+EXAMINATIONS = {"6.2": _examine_weight, "6.4": _examine_pair}
+ARGUMENTS = {
+    "6.3": (
+        (_COUNTS, 1.0, 80),
+        (_COUNTS, 0.5, 90),
+        (np.array([3, 1, 0, 0]), 1.0, 100),
+    )
+}
+CASES = {
+    "6.1": (
+        Case(
+            (-1.0, 3.0),
+            (4 / 255, 64),
+            {
+                "You divided by 256. There are 255 steps between 256 codes.": (4 / 256, 64),
+                "That is the symmetric scale. With a zero point, the codes cover the range from low to high only.": (
+                    3 / 127,
+                    0,
+                ),
+                "The codes are unsigned, from 0 to 255: the smallest one is 0, not -128.": (4 / 255, -64),
+                "You rounded the zero point down. Round it to the nearest code.": (4 / 255, 63),
+                "The zero point is a code, so it must be a whole number: round it.": (4 / 255, 63.75),
+                "The zero point is the code of the real 0, not the code of `high`.": (4 / 255, 191),
+            },
+            tolerance=1e-9,
         ),
-    ),
-    Exercise(
-        id="6.2",
-        title="Quantize a weight per channel",
-        minutes=12,
-        difficulty=2,
-        importance=3,
-        call="quantize_weight(weight)",
-        hint="Find the largest magnitude of each filter, divide it by 127, and give it a shape that fits the weight.",
-        examine=_examine_weight,
-    ),
-    Exercise(
-        id="6.3",
-        title="A percentile calibrator",
-        minutes=12,
-        difficulty=2,
-        importance=2,
-        call="percentile_range(counts, bin_width, percent)",
-        hint="Print the running sum of the counts next to the share that you are looking for.",
-        cases=(
-            Case(
-                (_COUNTS, 1.0, 80),
-                2.0,
-                {
-                    "You returned the lower edge of the bin. Its values reach up to the upper edge, so clip there.": 1.0,
-                    "You returned the middle of the bin. Half of its values would be clipped as well.": 1.5,
-                    "Bin 1 reaches exactly 80 percent, and equality suffices: search with `>=`.": 4.0,
-                    "That is 80 percent of the largest value. Look for 80 percent of the *number* of values.": 4.8,
-                },
-            ),
-            Case(
-                (_COUNTS, 0.5, 90),
-                2.0,
-                {
-                    "The bins of this call are 0.5 wide: multiply by `bin_width`.": 4.0,
-                    "You stopped one bin too early: 90 percent is 9 of 10 values, which is reached in bin 3.": 1.0,
-                },
-            ),
-            Case(
-                (np.array([3, 1, 0, 0]), 1.0, 100),
-                2.0,
-                {"The last two bins are empty. 100 percent of the values lie below the end of bin 1.": 4.0},
-            ),
+        Case(
+            (0.5, 2.5),
+            (2.5 / 255, 0),
+            {
+                "The range does not contain 0, so no code stands for it exactly. Extend the range to 0 first.": (
+                    2 / 255,
+                    -64,
+                ),
+                "You clipped the zero point. Extend the range to 0 first, or the scale is too small for 2.5.": (2 / 255, 0),
+            },
+            tolerance=1e-9,
         ),
-    ),
-    Exercise(
-        id="6.4",
-        title="A Q/DQ pair by hand",
-        minutes=20,
-        difficulty=3,
-        importance=3,
-        call="add_pair(model, tensor, scale)",
-        hint="Give the readers a new input name, store the constants, and insert two nodes after the one that computes the tensor.",
-        examine=_examine_pair,
-    ),
-)
+        Case(
+            (-4.0, -1.0),
+            (4 / 255, 255),
+            {"This range ends below 0: extend it upward.": (3 / 255, 340)},
+            tolerance=1e-9,
+        ),
+    )
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, Case, NotYet
 
 _VALUES = np.array([-2.0, -1.2, -0.5, 0.2, 0.9, 5.0])
 _THIRDS = np.array([-4, -4, -2, 1, 3, 3]) / 3
@@ -109,62 +109,32 @@ def _factor_hint(written: np.ndarray, read: np.ndarray) -> str:
     return "The factor is the square root of the written maximum divided by the read maximum."
 
 
-EXERCISES = (
-    Exercise(
-        id="7.1",
-        title="Fake quantization",
-        minutes=8,
-        difficulty=1,
-        importance=3,
-        call="fake_quantize(values, amax, bits=8)",
-        hint="Four steps: divide by the scale, round, clip to the codes of this number of bits, and multiply by the scale.",
-        cases=(
-            Case(
-                (_VALUES, 1.0, 3),
-                _THIRDS,
-                {
-                    "You clipped to -3. With 3 bits there are eight codes, from -4 to 3: one more below zero than above.": np.array(
-                        [-3, -3, -2, 1, 3, 3]
-                    )
-                    / 3,
-                    "Your scale is amax / 4. The largest code is 3, so amax / 3 maps amax to it.": np.array(
-                        [-4, -4, -2, 1, 3, 3]
-                    )
-                    / 4,
-                    "You did not clip: some codes need more than 3 bits.": np.array([-6, -4, -2, 1, 3, 15]) / 3,
-                    "Those are the codes. Multiply them by the scale, so that the values are in their original range.": np.array(
-                        [-4.0, -4, -2, 1, 3, 3]
-                    ),
-                    "Your codes are truncated. Round to the nearest code.": np.array([-4, -3, -1, 0, 2, 3]) / 3,
-                },
-                shown="fake_quantize([-2, -1.2, -0.5, 0.2, 0.9, 5], 1, 3)",
-            ),
-            Case(
-                (np.array([0.5, 1.9, -3.0]), 2.0),
-                np.array([32, 121, -128]) * 2 / 127,
-                {"The default is 8 bits: codes from -128 to 127.": np.array([32, 121, -127]) * 2 / 127},
-                tolerance=1e-7,
-            ),
+EXAMINATIONS = {"7.2": _examine_gradient, "7.3": _examine_equalize}
+CASES = {
+    "7.1": (
+        Case(
+            (_VALUES, 1.0, 3),
+            _THIRDS,
+            {
+                "You clipped to -3. With 3 bits there are eight codes, from -4 to 3: one more below zero than above.": np.array(
+                    [-3, -3, -2, 1, 3, 3]
+                )
+                / 3,
+                "Your scale is amax / 4. The largest code is 3, so amax / 3 maps amax to it.": np.array([-4, -4, -2, 1, 3, 3])
+                / 4,
+                "You did not clip: some codes need more than 3 bits.": np.array([-6, -4, -2, 1, 3, 15]) / 3,
+                "Those are the codes. Multiply them by the scale, so that the values are in their original range.": np.array(
+                    [-4.0, -4, -2, 1, 3, 3]
+                ),
+                "Your codes are truncated. Round to the nearest code.": np.array([-4, -3, -1, 0, 2, 3]) / 3,
+            },
+            shown="fake_quantize([-2, -1.2, -0.5, 0.2, 0.9, 5], 1, 3)",
         ),
-    ),
-    Exercise(
-        id="7.2",
-        title="The straight-through gradient",
-        minutes=15,
-        difficulty=3,
-        importance=2,
-        call="straight_through(x, scale, low, high)",
-        hint="Forward, the result is the rounded value. Backward, it is the clipped value.",
-        examine=_examine_gradient,
-    ),
-    Exercise(
-        id="7.3",
-        title="Equalize two layers",
-        minutes=15,
-        difficulty=2,
-        importance=2,
-        call="equalize(first, bias, second)",
-        hint="Compute one positive factor for each channel, and use it three times.",
-        examine=_examine_equalize,
-    ),
-)
+        Case(
+            (np.array([0.5, 1.9, -3.0]), 2.0),
+            np.array([32, 121, -128]) * 2 / 127,
+            {"The default is 8 bits: codes from -128 to 127.": np.array([32, 121, -127]) * 2 / 127},
+            tolerance=1e-7,
+        ),
+    )
+}

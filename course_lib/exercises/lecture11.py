@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 _CALLS_MS = [50, 20, 10, 4, 2, 3, 2, 9]  # three cold calls, then five warm ones
 
@@ -98,127 +98,10 @@ def _interleaved(interleaved_speedup: Answer) -> None:
 _RATIOS = np.array([1.1, 1.3, 0.9, 1.6, 1.2, 1.25, 0.8, 1.5, 1.05, 1.4])
 _STARTS = np.random.default_rng(11).integers(0, 10, size=(200, 4))
 
-EXERCISES = (
-    Exercise(
-        id="11.1",
-        title="A measurement by hand",
-        minutes=8,
-        difficulty=1,
-        importance=3,
-        call="median_ms(call, clock, warmup, calls)",
-        hint="Two loops: one that only calls, and one that also reads the clock.",
-        examine=_measured,
-    ),
-    Exercise(
-        id="11.2",
-        title="Interleaved rounds",
-        minutes=8,
-        difficulty=2,
-        importance=3,
-        call="interleaved_speedup(time_a, time_b, rounds)",
-        hint="One round is one call of each. Its ratio comes from these two calls alone.",
-        examine=_interleaved,
-    ),
-    Exercise(
-        id="11.3",
-        title="An interval from blocks",
-        minutes=15,
-        difficulty=3,
-        importance=2,
-        call="block_interval(ratios, starts, block)",
-        hint="Write the indices of one resample for `starts[0] = [8, 2]` and a block of 3.",
-        cases=(
-            Case(
-                (_RATIOS, _STARTS, 3),
-                (1.075, 1.325),
-                {
-                    "You drew single rounds. A block is `block` neighbors: start, start + 1, and so on.": (0.949375, 1.5),
-                    "You did not cut the resample. With more rounds than were measured, the interval is too narrow.": (
-                        1.099375,
-                        1.300625,
-                    ),
-                    "You took the mean of each resample. The result is an interval of the median.": (1.109875, 1.315),
-                    "That is the middle 90 %. For 95 %, leave out 2.5 % at each end.": (1.09875, 1.3),
-                    "That is the whole range. Leave out 2.5 % at each end.": (1.05, 1.4),
-                    "A block that reaches the end continues at the beginning: use `%`.": (1.075, 1.4),
-                    "`np.percentile` expects percent, 2.5 and 97.5, not shares.": (1.05124375, 1.075),
-                },
-                shown="block_interval(ratios, starts, 3)",
-            ),
-            Case((_RATIOS, np.zeros((5, 10), int), 1), (1.1, 1.1), shown="block_interval(ratios, ten times start 0, 1)"),
-        ),
-    ),
-    Exercise(
-        id="11.4",
-        title="Is the threshold reached?",
-        minutes=4,
-        difficulty=1,
-        importance=2,
-        call="decision(low, high, threshold)",
-        hint="Draw the interval and the threshold on a line. On which side is the whole interval?",
-        cases=(
-            Case(
-                (1.05, 1.3, 1.1),
-                "undecided",
-                {
-                    "The middle is above the threshold, and a part of the interval is below. Measure longer.": "reached",
-                    "The interval contains values above the threshold, so it is not proved that it was missed.": "missed",
-                },
-            ),
-            Case(
-                (0.98, 1.06, 1.0),
-                "undecided",
-                {
-                    "The interval allows a loss of 2 %. The upper end alone does not decide.": "reached",
-                    "The interval allows a gain of 6 %. The lower end alone does not decide.": "missed",
-                },
-            ),
-            Case(
-                (1.12, 1.3, 1.1),
-                "reached",
-                {"The whole interval is above the threshold, so this is decided.": "undecided"},
-            ),
-            Case(
-                (0.9, 1.05, 1.1),
-                "missed",
-                {
-                    "The interval contains 1, which is not the threshold. All of it is below 1.1.": "undecided",
-                    "No value of this interval reaches 1.1.": "reached",
-                },
-            ),
-            Case((1.1, 1.2, 1.1), "reached", {"The lower end equals the threshold, which is enough: use `>=`.": "undecided"}),
-        ),
-    ),
-    Exercise(
-        id="11.5",
-        title="Waiting times in a queue",
-        minutes=10,
-        difficulty=2,
-        importance=3,
-        call="response_times(gaps_ms, calls_ms)",
-        hint="When is request i - 1 finished, counted from the arrival of request i?",
-        cases=(
-            Case(
-                ([0, 5, 5, 50], [10, 20, 10, 4]),
-                [10, 25, 30, 4],
-                {
-                    "A request cannot wait for less than 0 ms: the last one finds an idle engine.": [10, 25, 30, -16],
-                    "Those are the waiting times. A response also contains the call.": [0, 5, 20, 0],
-                    "You ignored the queue, as a client does that waits for each answer before it sends the next request.": [
-                        10,
-                        20,
-                        10,
-                        4,
-                    ],
-                    "Those are the times since the start. A response begins with the arrival of its request.": [10, 30, 40, 64],
-                    "A request waits for the call before it, not for its own.": [10, 35, 30, 4],
-                },
-            ),
-            Case(
-                ([0, 10], [10, 10]),
-                [10, 10],
-                {"The second request comes when the first is finished, so it does not wait.": [10, 20]},
-            ),
-        ),
-    ),
-)
+EXAMINATIONS = {"11.1": _measured, "11.2": _interleaved}
+ARGUMENTS = {
+    "11.3": (
+        (_RATIOS, _STARTS, 3),
+        (_RATIOS, np.zeros((5, 10), int), 1),
+    )
+}

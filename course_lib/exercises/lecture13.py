@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.exercises.comparing import shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 
 class _Input:
@@ -98,157 +98,15 @@ def _save_like(module: object, path: str = "", **settings: object) -> None:
     """Its catch-all has another name."""
 
 
-_T, _F = True, False
-
-EXERCISES = (
-    Exercise(
-        id="13.1",
-        title="The blocks of a chain",
-        minutes=12,
-        difficulty=2,
-        importance=3,
-        call="blocks(supported, min_block_size)",
-        hint="Write down the runs of equal flags first. Which runs move to PyTorch, and which neighbors are then equal?",
-        cases=(
-            Case(
-                ([_T, _T, _F, _T, _T, _T, _T, _T, _F, _T], 3),
-                [("PyTorch", 3), ("TensorRT", 5), ("PyTorch", 2)],
-                {
-                    "A block with fewer than `min_block_size` operators returns to PyTorch.": [
-                        ("TensorRT", 2),
-                        ("PyTorch", 1),
-                        ("TensorRT", 5),
-                        ("PyTorch", 1),
-                        ("TensorRT", 1),
-                    ],
-                    "Neighboring blocks in PyTorch are one block: join them after the short ones have moved.": [
-                        ("PyTorch", 2),
-                        ("PyTorch", 1),
-                        ("TensorRT", 5),
-                        ("PyTorch", 1),
-                        ("PyTorch", 1),
-                    ],
-                    "You dropped short blocks. Their operators still run, in PyTorch.": [
-                        ("PyTorch", 1),
-                        ("TensorRT", 5),
-                        ("PyTorch", 1),
-                    ],
-                },
-            ),
-            Case(
-                ([_T, _T, _T, _F, _T, _T, _T, _T, _T], 5),
-                [("PyTorch", 4), ("TensorRT", 5)],
-                {"A block of exactly `min_block_size` operators stays in TensorRT: compare with `>=`.": [("PyTorch", 9)]},
-            ),
-            Case(
-                ([_T, _F, _F, _T], 1),
-                [("TensorRT", 1), ("PyTorch", 2), ("TensorRT", 1)],
-                {"You always used 5, the default. This call has a `min_block_size` of 1.": [("PyTorch", 4)]},
-            ),
-        ),
+EXAMINATIONS = {"13.2": _whole_and_dynamic}
+ARGUMENTS = {
+    "13.3": (
+        (_EXACT, _EAGER, _ENGINE, 2),
+        (_EXACT, _EAGER, _EAGER, 1),
     ),
-    Exercise(
-        id="13.2",
-        title="The call without the wrapper",
-        minutes=8,
-        difficulty=1,
-        importance=2,
-        call="compile_whole(torch_tensorrt, module, smallest, best, largest)",
-        hint="One `Input` with three shapes, and one call of `torch_tensorrt.compile`.",
-        examine=_whole_and_dynamic,
+    "13.4": (
+        (_compile_like, ("min_blok_size", "truncate_double", "calibrator")),
+        (_compile_like, ("kwargs",)),
+        (_save_like, ("settings", "filepath", "module")),
     ),
-    Exercise(
-        id="13.3",
-        title="Wrong, or only rounded?",
-        minutes=10,
-        difficulty=2,
-        importance=3,
-        call="wrong_outputs(exact, eager, engine, factor)",
-        hint="Compute two errors for each output, both against `exact`: that of PyTorch in the same type, and that of the engine.",
-        cases=(
-            Case(
-                (_EXACT, _EAGER, _ENGINE, 2),
-                ["boxes", "score"],
-                {
-                    "You compared the engine with PyTorch in the same type, which is rounded, too. Compare both with `exact`.": [
-                        "boxes",
-                        "score",
-                        "mask",
-                    ],
-                    "The engine returns NaN in `score`, and no comparison with NaN is true. Ask whether the error is small enough.": [
-                        "boxes"
-                    ],
-                    "You compared the engine with the rounded answer, and missed the NaN in `score`.": ["boxes", "mask"],
-                    "One fixed tolerance is too strict for `logits`. PyTorch in the same type shows what is usual.": [
-                        "logits",
-                        "boxes",
-                        "score",
-                        "mask",
-                    ],
-                    "A relative tolerance of 1 % hides `boxes`. Its error is 2.5 times the usual one.": ["score"],
-                },
-                shown="wrong_outputs(exact, eager, engine, 2)",
-            ),
-            Case(
-                (_EXACT, _EAGER, _EAGER, 1),
-                [],
-                {"An error that equals the bound does not exceed it.": ["logits", "boxes", "score", "mask"]},
-                shown="wrong_outputs(exact, eager, eager, 1)",
-            ),
-        ),
-    ),
-    Exercise(
-        id="13.4",
-        title="Keywords that have no effect",
-        minutes=12,
-        difficulty=2,
-        importance=2,
-        call="unread_keywords(function, keywords)",
-        hint="`inspect.signature(function).parameters` has the names, and each has a `kind`.",
-        cases=(
-            Case(
-                (_compile_like, ("min_blok_size", "truncate_double", "calibrator")),
-                {"min_blok_size": "min_block_size", "calibrator": ""},
-                {
-                    "`truncate_double` is a parameter of the function, so it has an effect.": {
-                        "min_blok_size": "min_block_size",
-                        "truncate_double": "truncate_double",
-                        "calibrator": "",
-                    },
-                    "No parameter is similar to `calibrator`, but it is ignored as well: map it to an empty text.": {
-                        "min_blok_size": "min_block_size"
-                    },
-                    "`min_blok_size` is close to a parameter: name it, with `difflib.get_close_matches`.": {
-                        "min_blok_size": "",
-                        "calibrator": "",
-                    },
-                    "`get_close_matches` returns a list. Use its first entry.": {
-                        "min_blok_size": ["min_block_size"],
-                        "calibrator": [],
-                    },
-                    "`**kwargs` accepts both names, but the function does not read them.": {},
-                },
-                shown='unread_keywords(compile_like, ("min_blok_size", "truncate_double", "calibrator"))',
-            ),
-            Case(
-                (_compile_like, ("kwargs",)),
-                {"kwargs": ""},
-                {
-                    "`kwargs` is the name of the catch-all, not a parameter: leave out the kind `VAR_KEYWORD`.": {},
-                    "Do not suggest the name of the catch-all.": {"kwargs": "kwargs"},
-                },
-                shown='unread_keywords(compile_like, ("kwargs",))',
-            ),
-            Case(
-                (_save_like, ("settings", "filepath", "module")),
-                {"settings": "", "filepath": "path"},
-                {
-                    "The catch-all of this function is named `settings`. Ask for the kind of a parameter, not for its name.": {
-                        "filepath": "path"
-                    }
-                },
-                shown='unread_keywords(save_like, ("settings", "filepath", "module"))',
-            ),
-        ),
-    ),
-)
+}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.exercises.comparing import shown
-from course_lib.exercises.exercise import Answer, Case, Exercise, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 _FACTS = {
     "model": b"weights of the digits",
@@ -198,89 +198,4 @@ def _only_the_right_way(first_right: Answer) -> None:
     )
 
 
-_RUN_MS = {1: 10, 2: 12, 3: 13, 4: 15}
-
-EXERCISES = (
-    Exercise(
-        id="14.1",
-        title="The key of a plan",
-        minutes=12,
-        difficulty=2,
-        importance=3,
-        call="plan_key(facts)",
-        hint="Put everything that the plan depends on into one text, always in the same order, and digest it.",
-        examine=_key_covers,
-    ),
-    Exercise(
-        id="14.2",
-        title="A cache that verifies",
-        minutes=20,
-        difficulty=3,
-        importance=2,
-        call="get_plan(path, build)",
-        hint="Follow the four rules: verify what you read, build if that fails, rename what is complete, and survive a full disk.",
-        examine=_cache_verifies,
-    ),
-    Exercise(
-        id="14.3",
-        title="The first way that answers right",
-        minutes=12,
-        difficulty=2,
-        importance=3,
-        call="first_right(ways, request, expected)",
-        hint="Open, answer and compare inside one `try`, for each way in turn.",
-        examine=_only_the_right_way,
-    ),
-    Exercise(
-        id="14.4",
-        title="Latencies with dynamic batching",
-        minutes=15,
-        difficulty=2,
-        importance=3,
-        call="batched_latencies(arrivals_ms, run_ms, most)",
-        hint="Write down each run: when it starts, which requests wait at this moment, and when it ends.",
-        cases=(
-            Case(
-                ([0, 1, 2, 3, 30], _RUN_MS, 2),
-                [10, 21, 20, 29, 12],
-                {
-                    "You ran one request at a time. A run takes up to `most` waiting requests.": [10, 19, 28, 37, 20],
-                    "You waited until a batch was full. Without a window, a free engine starts with what is there.": [
-                        13,
-                        12,
-                        23,
-                        22,
-                        10,
-                    ],
-                    "You took more than `most` requests into a run.": [10, 22, 21, 20, 10],
-                    "A run of two does not take twice as long as a run of one: use `run_ms[size]`.": [10, 29, 28, 47, 20],
-                    "Those are the times of the answers. A latency begins with the arrival.": [10, 22, 22, 32, 42],
-                },
-            ),
-            Case(
-                ([0, 100], _RUN_MS, 4),
-                [10, 10],
-                {
-                    "The engine was idle when the second request came: a run cannot start before a request is there.": [
-                        10,
-                        -80,
-                    ],
-                    "The second request had not arrived when the first run started.": [15, 15],
-                },
-            ),
-            Case(
-                ([0, 0, 0, 0, 0], _RUN_MS, 4),
-                [15, 15, 15, 15, 25],
-                {
-                    "All five wait at 0, and the first run takes four of them. Requests that arrive at the start count.": [
-                        10,
-                        25,
-                        25,
-                        25,
-                        25,
-                    ]
-                },
-            ),
-        ),
-    ),
-)
+EXAMINATIONS = {"14.1": _key_covers, "14.2": _cache_verifies, "14.3": _only_the_right_way}

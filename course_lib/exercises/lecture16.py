@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lib.exercises.exercise import Case, Exercise
+from course_lib.exercises.exercise import Case
 
 _TRIED = np.linspace(0.5, 1, 11)
 _BLOCK = np.array([0.5] * 7 + [1.0])
@@ -12,138 +12,88 @@ _INPUT_MAX, _WEIGHT_MAX = np.array([60.0, 1.0]), np.array([0.01, 0.5])
 
 _ROWS = np.array([[0.1, -3.0, 2.0, 0.5, 5.0, 4.0, 7.0, 6.0], [9.0, 8.0, 7.0, 6.0, 1.0, 2.0, -4.0, 3.0]])
 
-EXERCISES = (
-    Exercise(
-        id="16.1",
-        title="Bits per weight, with the scales",
-        minutes=5,
-        difficulty=1,
-        importance=3,
-        call="bits_per_weight(code_bits, block, scale_bits)",
-        hint="Count the bits of one block, codes and scale, and divide by its number of weights.",
-        cases=(
-            Case(
-                (4, 64, 16),
-                4.25,
-                {
-                    "You gave each weight its own scale. All weights of a block share one.": 20,
-                    "You lost the fraction: divide with `/`, not `//`.": 4,
-                    "You divided the block by the bits of the scale. A larger block must need fewer bits, not more.": 8,
-                    "Those are the bits of the whole block: divide them by the number of weights in it.": 272,
-                },
-            ),
-            Case((4, 16, 8), 4.5, {"The scales of this call have 8 bits: use `scale_bits`.": 5}),
-            Case((8, 32, 8), 8.25),
+CASES = {
+    "16.2": (
+        Case(
+            (_BLOCK, _TRIED),
+            0.9,
+            {
+                "Without a clip to -7 to 7, the codes may have any size, and a small scale always wins.": 0.5,
+                "You returned the position of the best fraction. Return the fraction.": 8,
+                "You returned the scale. Return the fraction of the largest scale.": 0.9 / 7,
+                "That fraction changes nothing. Compare the errors of all fractions, and return the one with the smallest.": 1.0,
+            },
+            shown="best_fraction([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1], fractions)",
+        ),
+        Case(
+            (-_BLOCK, _TRIED),
+            0.9,
+            {
+                "All weights of this block are negative, so its maximum is not its largest magnitude: use `np.abs`.": 1.0,
+                "This block is negative: clip the codes at both ends, -7 and 7.": 0.5,
+            },
+            shown="best_fraction(the same block with negative signs, fractions)",
+        ),
+        Case(
+            (np.arange(-7, 8) / 7, np.array([0.5, 1.0])),
+            1.0,
+            {"You returned the fraction with the largest error.": 0.5},
+            shown="best_fraction(multiples of 1/7 from -1 to 1, [0.5, 1])",
         ),
     ),
-    Exercise(
-        id="16.2",
-        title="A search for the scale",
-        minutes=15,
-        difficulty=2,
-        importance=2,
-        call="best_fraction(block, fractions)",
-        hint="Print the mean squared error for each fraction: scale, codes, clipped codes, and codes times scale.",
-        cases=(
-            Case(
-                (_BLOCK, _TRIED),
-                0.9,
-                {
-                    "Without a clip to -7 to 7, the codes may have any size, and a small scale always wins.": 0.5,
-                    "You returned the position of the best fraction. Return the fraction.": 8,
-                    "You returned the scale. Return the fraction of the largest scale.": 0.9 / 7,
-                    "That fraction changes nothing. Compare the errors of all fractions, and return the one with the smallest.": 1.0,
-                },
-                shown="best_fraction([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1], fractions)",
-            ),
-            Case(
-                (-_BLOCK, _TRIED),
-                0.9,
-                {
-                    "All weights of this block are negative, so its maximum is not its largest magnitude: use `np.abs`.": 1.0,
-                    "This block is negative: clip the codes at both ends, -7 and 7.": 0.5,
-                },
-                shown="best_fraction(the same block with negative signs, fractions)",
-            ),
-            Case(
-                (np.arange(-7, 8) / 7, np.array([0.5, 1.0])),
-                1.0,
-                {"You returned the fraction with the largest error.": 0.5},
-                shown="best_fraction(multiples of 1/7 from -1 to 1, [0.5, 1])",
-            ),
+    "16.3": (
+        Case(
+            (_INPUT_MAX, _WEIGHT_MAX, 0.5),
+            np.array([77.45966692, 1.41421356]),
+            {
+                "You multiplied the two maxima. A channel with large inputs and small weights needs the largest factor.": np.array(
+                    [0.77459667, 0.70710678]
+                ),
+                "That is the inverse: inputs are divided by the factor, so a large input needs a large factor.": np.array(
+                    [0.01290994, 0.70710678]
+                ),
+                "You divided the maxima and used no exponent. That moves the whole problem into the weights.": np.array(
+                    [6000.0, 2.0]
+                ),
+            },
+        ),
+        Case(
+            (_INPUT_MAX, _WEIGHT_MAX, 0.75),
+            np.array([68.17316198, 1.18920712]),
+            {
+                "The exponents are swapped: alpha belongs to the inputs.": np.array([88.01117368, 1.68179283]),
+                "Both exponents are alpha. At alpha 0.5 this is the same, at 0.75 it is not.": np.array(
+                    [681.7316198, 1.68179283]
+                ),
+            },
+        ),
+        Case(
+            (_INPUT_MAX, np.zeros(2), 0.5),
+            np.array([2449.48974278, 316.22776602]),
+            {
+                "A channel has zero weights, and you divide by them: use at least 1e-5 for `weight_max`.": np.array(
+                    [np.inf, np.inf]
+                ),
+            },
+            tolerance=1e-3,
         ),
     ),
-    Exercise(
-        id="16.3",
-        title="Smoothing factors",
-        minutes=10,
-        difficulty=2,
-        importance=2,
-        call="smoothing(input_max, weight_max, alpha)",
-        hint="At alpha 0.5 the inputs divided by the factor and the weights times the factor have equal maxima.",
-        cases=(
-            Case(
-                (_INPUT_MAX, _WEIGHT_MAX, 0.5),
-                np.array([77.45966692, 1.41421356]),
-                {
-                    "You multiplied the two maxima. A channel with large inputs and small weights needs the largest factor.": np.array(
-                        [0.77459667, 0.70710678]
-                    ),
-                    "That is the inverse: inputs are divided by the factor, so a large input needs a large factor.": np.array(
-                        [0.01290994, 0.70710678]
-                    ),
-                    "You divided the maxima and used no exponent. That moves the whole problem into the weights.": np.array(
-                        [6000.0, 2.0]
-                    ),
-                },
-            ),
-            Case(
-                (_INPUT_MAX, _WEIGHT_MAX, 0.75),
-                np.array([68.17316198, 1.18920712]),
-                {
-                    "The exponents are swapped: alpha belongs to the inputs.": np.array([88.01117368, 1.68179283]),
-                    "Both exponents are alpha. At alpha 0.5 this is the same, at 0.75 it is not.": np.array(
-                        [681.7316198, 1.68179283]
-                    ),
-                },
-            ),
-            Case(
-                (_INPUT_MAX, np.zeros(2), 0.5),
-                np.array([2449.48974278, 316.22776602]),
-                {
-                    "A channel has zero weights, and you divide by them: use at least 1e-5 for `weight_max`.": np.array(
-                        [np.inf, np.inf]
-                    ),
-                },
-                tolerance=1e-3,
-            ),
+    "16.4": (
+        Case(
+            (_ROWS,),
+            np.array([[0, -3.0, 2.0, 0, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 0, -4.0, 3.0]]),
+            {
+                "You compared the values. -3 has a large magnitude: use `np.abs`.": np.array(
+                    [[0, 0, 2.0, 0.5, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 2.0, 0, 3.0]]
+                ),
+                "You kept the two smallest of each group.": np.array(
+                    [[0.1, 0, 0, 0.5, 5.0, 4.0, 0, 0], [0, 0, 7.0, 6.0, 1.0, 2.0, 0, 0]]
+                ),
+                "You kept half of each row. The pattern is two of each four neighbors.": np.array(
+                    [[0, 0, 0, 0, 5.0, 4.0, 7.0, 6.0], [9.0, 8.0, 7.0, 6.0, 0, 0, 0, 0]]
+                ),
+                "You kept one of each four.": np.array([[0, -3.0, 0, 0, 0, 0, 7.0, 0], [9.0, 0, 0, 0, 0, 0, -4.0, 0]]),
+            },
         ),
     ),
-    Exercise(
-        id="16.4",
-        title="Two of four",
-        minutes=8,
-        difficulty=1,
-        importance=2,
-        call="two_of_four(weight)",
-        hint="Print the groups of four, and mark in each the two smallest magnitudes.",
-        cases=(
-            Case(
-                (_ROWS,),
-                np.array([[0, -3.0, 2.0, 0, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 0, -4.0, 3.0]]),
-                {
-                    "You compared the values. -3 has a large magnitude: use `np.abs`.": np.array(
-                        [[0, 0, 2.0, 0.5, 0, 0, 7.0, 6.0], [9.0, 8.0, 0, 0, 0, 2.0, 0, 3.0]]
-                    ),
-                    "You kept the two smallest of each group.": np.array(
-                        [[0.1, 0, 0, 0.5, 5.0, 4.0, 0, 0], [0, 0, 7.0, 6.0, 1.0, 2.0, 0, 0]]
-                    ),
-                    "You kept half of each row. The pattern is two of each four neighbors.": np.array(
-                        [[0, 0, 0, 0, 5.0, 4.0, 7.0, 6.0], [9.0, 8.0, 7.0, 6.0, 0, 0, 0, 0]]
-                    ),
-                    "You kept one of each four.": np.array([[0, -3.0, 0, 0, 0, 0, 7.0, 0], [9.0, 0, 0, 0, 0, 0, -4.0, 0]]),
-                },
-            ),
-        ),
-    ),
-)
+}

@@ -181,7 +181,8 @@ def _lines_of(exercise: Exercise) -> int:
 def test_no_solution_is_in_the_exercise_or_in_the_library(number: int) -> None:
     """The longest line of each solution is neither in the cells of an exercise nor in its check."""
     given = "\n".join(one.source for name, one in cells(number).items() if name.startswith("exercise-"))
-    given += (ROOT / "course_lib" / "exercises" / f"lecture{number:02}.py").read_text(encoding="utf-8")
+    for path in (ROOT / "course_lib" / "exercises").glob(f"lecture{number:02}.*"):
+        given += path.read_text(encoding="utf-8")
     source = (ROOT / "solutions" / f"lecture{number:02}.py").read_text(encoding="utf-8")
     for exercise in of_lecture(number):
         body = source.partition(f"def {exercise.name}(")[2].partition("\ndef ")[0].partition('"""\n')[2]
