@@ -246,6 +246,15 @@ def test_lab_holds_no_solution_and_every_task_has_its_grade_cell(name):
 
 
 @pytest.mark.parametrize("name", labs.names())
+def test_a_task_has_one_name_in_the_table_its_heading_and_the_report(name):
+    cells = nbformat.read(ROOT / "solutions" / name / f"{name}.ipynb", as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    headings = "\n".join(re.findall(r"^## Task \d+: (.*) \(.*points?\)$", text, re.M)).lower()
+    for task in labs.find(name).tasks:
+        assert f"\n| {task.title} ({task.points:g}) |" in text and task.title.lower() in headings
+
+
+@pytest.mark.parametrize("name", labs.names())
 def test_every_lecture_section_that_a_lab_names_exists(name):
     """A task points at the section that taught it, as [lecture N](...), "Section", "Section"; [lecture N](...), "Section"."""
     cells = nbformat.read(ROOT / "labs" / name / f"{name}.ipynb", as_version=4).cells
