@@ -1,7 +1,7 @@
 """An exercise: what the reader writes, how long it takes, and how the result is examined. Exercises are found by lecture.
 
-``lecture16.toml`` holds the exercises of lecture 16. Arguments, results and what mistakes return are literals of Python, so that a
-tuple remains a tuple. The module ``lecture16`` holds what has to be computed, by the id of the exercise: ``ARGUMENTS`` of the cases in
+``lecture16.toml`` holds the exercises of lecture 16. Numbers are those of TOML. Other arguments and results are literals of Python, so that
+a tuple remains a tuple. The module ``lecture16`` holds what has to be computed, by the id of the exercise: ``ARGUMENTS`` of the cases in
 the file, whole ``CASES``, and ``EXAMINATIONS``, see `Exercise.examine`.
 """
 
@@ -110,10 +110,13 @@ def _exercise(row: dict[str, Any], code: Mapping[str, Any]) -> Exercise:
 
 
 def _case(row: dict[str, Any], computed: tuple[Any, ...] | None) -> Case:
-    row["arguments"] = literal_eval(row["arguments"].strip()) if computed is None else computed
-    row["expected"] = literal_eval(row["expected"].strip())
-    row["mistakes"] = {words: literal_eval(returned.strip()) for words, returned in row.get("mistakes", {}).items()}
-    return Case(**row)
+    mistakes = {words: _value(returned) for words, returned in row.pop("mistakes", {}).items()}
+    arguments = _value(row.pop("arguments")) if computed is None else computed
+    return Case(arguments, _value(row.pop("expected")), mistakes, **row)
+
+
+def _value(written: str | float) -> Any:
+    return literal_eval(written.strip()) if isinstance(written, str) else written
 
 
 def find(exercise_id: str) -> Exercise:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 # Filters of very different size, the last one empty. The shape is (outputs, inputs, height, width).
 _WEIGHT = np.array([1.27, -0.5, 0.0254, 0.0127, -0.01, 0.005, 0.0, 0.0, 0.0]).reshape(3, 3, 1, 1)
@@ -116,43 +116,5 @@ ARGUMENTS = {
         (_COUNTS, 1.0, 80),
         (_COUNTS, 0.5, 90),
         (np.array([3, 1, 0, 0]), 1.0, 100),
-    )
-}
-CASES = {
-    "6.1": (
-        Case(
-            (-1.0, 3.0),
-            (4 / 255, 64),
-            {
-                "You divided by 256. There are 255 steps between 256 codes.": (4 / 256, 64),
-                "That is the symmetric scale. With a zero point, the codes cover the range from low to high only.": (
-                    3 / 127,
-                    0,
-                ),
-                "The codes are unsigned, from 0 to 255: the smallest one is 0, not -128.": (4 / 255, -64),
-                "You rounded the zero point down. Round it to the nearest code.": (4 / 255, 63),
-                "The zero point is a code, so it must be a whole number: round it.": (4 / 255, 63.75),
-                "The zero point is the code of the real 0, not the code of `high`.": (4 / 255, 191),
-            },
-            tolerance=1e-9,
-        ),
-        Case(
-            (0.5, 2.5),
-            (2.5 / 255, 0),
-            {
-                "The range does not contain 0, so no code stands for it exactly. Extend the range to 0 first.": (
-                    2 / 255,
-                    -64,
-                ),
-                "You clipped the zero point. Extend the range to 0 first, or the scale is too small for 2.5.": (2 / 255, 0),
-            },
-            tolerance=1e-9,
-        ),
-        Case(
-            (-4.0, -1.0),
-            (4 / 255, 255),
-            {"This range ends below 0: extend it upward.": (3 / 255, 340)},
-            tolerance=1e-9,
-        ),
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 _TOKENS = ((1, 1, 32), (4, 24, 32), (16, 128, 32))
 _MASK = ((1, 1), (4, 24), (16, 128))
@@ -82,8 +82,6 @@ def _rejection_is_raised(add_profile: Answer, builder: Any, config: Any) -> None
 
 
 _CALLS = [(0, 8), (300, 8), (310, 4), (600, 4), (900, 8)]
-_TWO = [(4, 128), (16, 16)]
-_REQUESTS = [(2, 100), (8, 10), (3, 15)]
 _COUNTS = np.array([0, 5, 19, 8, 8, 17, 16, 2, 1])
 _MS = np.array([0, 1.0, 1.1, 1.2, 1.3, 4.0, 4.2, 4.4, 8.0])
 
@@ -101,29 +99,4 @@ ARGUMENTS = {
         (_CALLS, "eager", 200, 5, 3),
         (_CALLS, "none", 200, 5, 3),
     ),
-}
-CASES = {
-    "8.2": (
-        Case(
-            (_TWO, _REQUESTS),
-            955 / 1280,
-            {
-                "You took the smallest profile that holds the request. The rule takes the first one.": 699 / 1024,
-                "You averaged the shares. A request that computes more tokens must count more: divide the sums.": 0.736328125,
-                "You divided by the tokens that were sent. The share is of those that are computed.": 955 / 325,
-                "That is the share without padding. Subtract it from 1.": 325 / 1280,
-                "You counted rows only. A padded sequence is computed in each row, too.": 11 / 24,
-                "The request (8, 10) does not fit into (4, 128): both numbers must fit.": 1211 / 1536,
-            },
-        ),
-        Case(
-            (_TWO, [(2, 100), (8, 100)]),
-            312 / 512,
-            {
-                "No profile holds (8, 100). A rejected request is not sent to the engine: do not count it.": -488 / 512,
-                "No profile holds (8, 100), not even the last one. Leave this request out.": -232 / 768,
-            },
-        ),
-        Case((_TWO, [(4, 128)]), 0.0, {"A request of exactly the profile's max fits: compare with `<=`.": -1.0}),
-    )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lib.exercises.comparing import shown
-from course_lib.exercises.exercise import Answer, Case, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
 _NEIGHBORS = [4 * thread for thread in range(32)]
 _SHIFTED = [4 * thread + 4 for thread in range(32)]
@@ -47,40 +47,14 @@ _ATTRIBUTE_HINTS = {
 
 EXAMINATIONS = {"9.6": _found_by_the_parser}
 ARGUMENTS = {
+    "9.1": (
+        (np.array([1.0, 2.0, 3.0, 4.0]), 3),
+        (np.arange(6.0), 0),
+    ),
     "9.2": (
         (_SHIFTED, 4),
         (_NEIGHBORS, 4),
         ([0, 256], 2),
         ([24], 16),
-    )
-}
-CASES = {
-    "9.1": (
-        Case(
-            (np.array([1.0, 2.0, 3.0, 4.0]), 3),
-            np.array([-1.41335252, 1.87911807, -2.82885748, 4.05819114]),
-            {
-                "You paired neighbors, 0 with 1. This exercise uses halves: 0 with 2, and 1 with 3.": np.array(
-                    [-1.27223251, -1.83886499, 2.8786681, 4.08818664]
-                ),
-                "The exponent is -2 i / size. Yours rotates pair 1 too fast.": np.array(
-                    [-1.41335252, 0.72859215, -2.82885748, 4.41238637]
-                ),
-                "The exponent is -2 i / size, with the size of the head, not of one half.": np.array(
-                    [-1.41335252, 1.99879991, -2.82885748, 4.00059982]
-                ),
-                "You rotated in the other direction: `y_a` has the minus sign, `y_b` the plus sign.": np.array(
-                    [-0.56663247, 2.11908207, -3.1110975, 3.93820913]
-                ),
-                "You overwrote `a` before you computed `y_b` with it. Both lines use the numbers of `x`.": np.array(
-                    [-1.41335252, 1.87911807, -3.16942981, 4.05456522]
-                ),
-            },
-        ),
-        Case(
-            (np.arange(6.0), 0),
-            np.arange(6.0),
-            {"Position 0 has the angle 0 and changes nothing: do not add 1.": np.ones(6)},
-        ),
-    )
+    ),
 }

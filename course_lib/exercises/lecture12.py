@@ -9,9 +9,8 @@ from pathlib import Path
 
 import course_lib
 from course_lib.exercises.comparing import same, shown
-from course_lib.exercises.exercise import Answer, Case, NotYet
+from course_lib.exercises.exercise import Answer, NotYet
 
-_WORK = [(30, 60), (0, 10), (40, 50), (55, 70)]
 _PARTS = {"smooth": 6.0, "cut out": 1.0, "exposure": 2.0, "read": 3.0}
 
 _TO_DEVICE = {
@@ -37,47 +36,9 @@ def _copies_of_the_record(copy_bandwidth: Answer) -> None:
 
 
 EXAMINATIONS = {"12.4": _copies_of_the_record}
-CASES = {
-    "12.1": (
-        Case(
-            (_WORK, 0, 120),
-            70 / 120,
-            {
-                "That is the busy share. The idle share is the rest.": 50 / 120,
-                "You added the durations. Two streams work at the same time here, and this time counts once.": 55 / 120,
-                "(40, 50) ends before (30, 60) does: compare with the latest end so far, not with the last interval.": 75 / 120,
-                "The device is also idle from its last work to `end`.": 20 / 120,
-                "That is a time in microseconds. Divide it by the length of the window.": 70.0,
-            },
-        ),
-        Case(
-            ([(-20, 10), (90, 150)], 0, 100),
-            0.8,
-            {
-                "This work begins before the window, or ends after it: only its part inside counts.": 0.1,
-                "The last work ends after the window, at 150. The window ends at 100.": 0.3,
-            },
-        ),
-        Case(([], 0, 100), 1.0, {"Without any work the device is idle all the time.": 0.0}),
-    ),
+ARGUMENTS = {
     "12.6": (
-        Case(
-            (_PARTS, "read", math.inf),
-            12 / 9,
-            {
-                "That is the share of this part. Return how many times as fast the program becomes.": 0.25,
-                "That is the inverse: a gain is above 1.": 0.75,
-                "That is the factor of the part alone. The other parts stay as slow as they are.": math.inf,
-                "You added the parts that remain, and did not compare them with the total before.": 9.0,
-            },
-        ),
-        Case(
-            (_PARTS, "smooth", 2),
-            12 / 9,
-            {
-                "You removed the part. A factor of 2 leaves half of it.": 2.0,
-                "You doubled the part. Divide it by the factor.": 12 / 18,
-            },
-        ),
-    ),
+        (_PARTS, "read", math.inf),
+        (_PARTS, "smooth", 2),
+    )
 }
