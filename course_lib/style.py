@@ -24,6 +24,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 
 
 WIDTH = 5.6  # inches; on a phone, text of 8 points is still 7 pixels high
+NARROW = 4.1  # inches; on a phone, text of 9 points is still 11 pixels high
 _PAD = 0.06  # inches of paper around what is drawn; a title begins there, too
 
 
@@ -65,12 +66,17 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
     return Shown(figsize=(width, height), dpi=110, layout="constrained")
 
 
+def figure_width(axes: Axes) -> float:
+    """Inches from edge to edge of the figure that has these axes."""
+    return float(axes.figure.bbox.width / axes.figure.dpi)
+
+
 def color(index: int) -> str:
     """The color of the series with this index."""
     return COLORS[index % len(COLORS)]
 
 
-def name_lines(axes: Axes, size: float = 8) -> None:
+def name_lines(axes: Axes, size: float = 9) -> None:
     """Write the label of each line at its right end, in place of a legend. Call it last: it reads the limits of the axes.
 
     Args:
@@ -81,14 +87,15 @@ def name_lines(axes: Axes, size: float = 8) -> None:
 
     import numpy as np
 
+    letters = 18 if figure_width(axes) > NARROW else 14  # of a line of a label
     places: list[tuple[float, str, Any]] = []
     for line in axes.get_lines():
         points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
         points = line.get_transform().transform(points[np.isfinite(points).all(1)])
         if len(points) and not str(line.get_label()).startswith("_"):
             tip = axes.transAxes.inverted().transform(points[points[:, 0].argmax()])
-            places.append((float(min(max(tip[1], 0), 1)), textwrap.fill(str(line.get_label()), 18), line.get_color()))
-    row = 1.25 * size / 72 * axes.figure.dpi / axes.bbox.height  # of the height of the axes
+            places.append((float(min(max(tip[1], 0), 1)), textwrap.fill(str(line.get_label()), letters), line.get_color()))
+    row = 1.4 * size / 72 * axes.figure.dpi / axes.bbox.height  # of the height of the axes
     places.sort(key=lambda place: place[0])
     heights = [row * (text.count("\n") + 1) for _, text, _ in places]
     below = -math.inf
@@ -102,7 +109,7 @@ def name_lines(axes: Axes, size: float = 8) -> None:
                       va="center", fontsize=size, color=_against(hue, white=True))  # fmt: skip
 
 
-_LETTERS = 84  # of 8 points in the width of a figure
+_LETTERS = 13.5  # of 9 points in an inch of a figure's width
 
 
 def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
@@ -116,11 +123,12 @@ def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
 
     handles = axes.get_legend_handles_labels()[0] if handles is None else handles
     letters = [len(str(handle.get_label())) + 4 for handle in handles]
-    columns = len(letters) if sum(letters) <= _LETTERS else max(1, _LETTERS // max(letters))
+    room = int(_LETTERS * figure_width(axes))
+    columns = len(letters) if sum(letters) <= room else max(1, room // max(letters))
     row = min(sum(letters), columns * max(letters))
-    long = axes.axison and row > 0.6 * _LETTERS  # it begins at the edge, below the names of rows
+    long = axes.axison and row > 0.6 * room  # it begins at the edge, below the names of rows
     sides = axes.figure.transFigure if long else axes.transAxes
-    legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8,
+    legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=9,
                          bbox_transform=blended_transform_factory(sides, axes.transAxes),
                          handlelength=0.9, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
     for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):

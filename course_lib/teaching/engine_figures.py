@@ -25,7 +25,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
-    figure = style.figure(3.2)
+    figure = style.figure(3.2, width=style.NARROW)
     axes = figure.add_subplot()
     for index, name in enumerate(_unique(found, "engine")):
         points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)

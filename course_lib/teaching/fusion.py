@@ -75,7 +75,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     parts = [[trip for trip in before.round_trips if owner.get(trip.name) == place] for place in range(len(after.round_trips))]
     drawn = sum(1 for place in range(len(parts)) if sum(map(len, parts[:place])) < operators)
     rows = sum(max(1, len(part)) for part in parts[:drawn])
-    figure = style.figure(1.3 + 0.22 * rows, width=4.3)
+    figure = style.figure(1.3 + 0.22 * rows, width=style.NARROW)
     axes = figure.add_subplot()
     y = 0
     for trip, part in zip(after.round_trips[:drawn], parts, strict=False):
@@ -89,20 +89,20 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
         [trip.total_bytes for trip in after.round_trips[:drawn]],
     )
     sides = (
-        (_LEFT, before, "kernels, one per operator", style.COLORS[0]),
+        (_LEFT, before, "kernels, unfused", style.COLORS[0]),
         (_RIGHT, after, "kernels of TensorRT", style.COLORS[1]),
     )
     for (left, traffic, what, hue), sizes in zip(sides, shown, strict=True):
         if rest := len(traffic.round_trips) - len(sizes):
-            axes.text(left + 0.06, y + 0.4, f"and {rest} more", fontsize=8, va="center", color=GRAY)
+            axes.text(left + 0.06, y + 0.4, f"and {rest} more", va="center", color=GRAY)
             _megabytes(axes, left, y + 0.4, traffic.total_bytes - sum(sizes))
-        axes.text(left, -0.45, f"{len(traffic.round_trips)} {what}", fontsize=8.5, weight="bold", va="center")
+        axes.text(left, -0.45, f"{len(traffic.round_trips)} {what}", weight="bold", va="center")
         width = _WIDTH * traffic.total_bytes / max(before.total_bytes, after.total_bytes)
         axes.barh(y + 1.7, width, 0.8, left=left, color=hue)
         inside = width > 0.4 * _WIDTH
         place, ink = (left, "white") if inside else (left + width, "black")
         axes.text(place + 0.06, y + 1.7, _text(traffic.total_bytes), fontsize=9, weight="bold", va="center", color=ink)
-    axes.set(xlim=(_LEFT, _RIGHT + _WIDTH), ylim=(y + 2.2, -0.9))
+    axes.set(xlim=(_LEFT - 0.02, _RIGHT + _WIDTH + 0.02), ylim=(y + 2.2, -0.9))
     axes.set_axis_off()
     axes.set_title(
         f"TensorRT moves {before.total_bytes / after.total_bytes:.1f} times fewer bytes than one kernel per operator"
@@ -117,12 +117,12 @@ def _box(axes: Axes, left: float, y: float, height: int, trip: RoundTrip, hue: s
     name = trip.operators.replace("BatchNormalization", "BatchNorm") or "new layout"
     lines = textwrap.wrap(short(name, 17 * height), 17)
     axes.add_patch(Rectangle((left, y + 0.06), _WIDTH, height - 0.12, facecolor=to_rgba(hue, 0.13), edgecolor=hue, lw=1))
-    axes.text(left + 0.06, y + height / 2, "\n".join(lines), fontsize=8, va="center")
+    axes.text(left + 0.06, y + height / 2, "\n".join(lines), va="center")
     _megabytes(axes, left, y + height / 2, trip.total_bytes)
 
 
 def _megabytes(axes: Axes, left: float, y: float, size: int) -> None:
-    axes.text(left + _WIDTH - 0.06, y, _text(size), fontsize=8, va="center", ha="right")
+    axes.text(left + _WIDTH - 0.06, y, _text(size), va="center", ha="right")
 
 
 def _text(size: int) -> str:

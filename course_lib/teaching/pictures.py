@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
 _GRAY = "#777777"
-_LETTERS = 82  # of the longest name and of the label of an axis that are side by side in a figure of bars
+_LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
+_SHORT = 27  # letters of names that leave room for bars in a narrow figure
 
 
 def workflow() -> Figure:
@@ -147,7 +148,8 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
         form: format of a value next to its bar.
         highlight: name of the bar that the title is about, which gets another color.
     """
-    figure = style.figure(0.75 + 0.3 * len(values))
+    narrow = max(map(len, values), default=0) <= _SHORT
+    figure = style.figure(0.75 + 0.3 * len(values), width=style.NARROW if narrow else style.WIDTH)
     _bars(figure.add_subplot(), values, label, form, highlight)
     figure.suptitle(title)
     return figure
@@ -163,7 +165,8 @@ def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highli
     axes.spines["bottom"].set_visible(False)
     axes.margins(x=0.12)
     longest = max(map(len, values), default=0)
-    axes.set_xlabel(label, loc="left" if len(label) + longest < _LETTERS else "right")  # a long one goes on below the names
+    beside = len(label) + longest < _LETTERS * style.figure_width(axes)
+    axes.set_xlabel(label, loc="left" if beside else "right")  # a long one goes on below the names
 
 
 def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: Collection[str] = ()) -> Figure:

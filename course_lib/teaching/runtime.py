@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from course_lib import style
 from course_lib.benchmark.statistics import Interval
 
@@ -17,24 +15,26 @@ if TYPE_CHECKING:
 
 
 def queues(served: Mapping[str, Served], title: str) -> Figure:
-    """Draw the latency of each frame over its arrival time, one panel per queue, with lost frames as crosses at the bottom.
+    """Two bars for each queue: the share of frames that it lost, and the latency of its slowest frame.
 
     Args:
         served: results by the name of the queue.
         title: the takeaway.
     """
-    figure = style.figure(0.8 + 1.3 * len(served))
-    panels = np.atleast_1d(figure.subplots(len(served), 1, sharex=True, sharey=True))
-    for index, (name, one) in enumerate(served.items()):
-        axes, lost = panels[index], np.isnan(one.latency_ms)
-        axes.plot(one.offered_s, one.latency_ms, ".", ms=4, color=style.color(0))
-        axes.plot(one.offered_s[lost], np.zeros(lost.sum()), "x", ms=4, color=style.color(1))
-        fate = f"{100 * one.lost_share:.0f} % lost, slowest {one.worst_ms:.0f} ms"
-        axes.set_title(f"{name}: {fate}", fontsize=9, weight="normal", loc="left")
-        axes.set_ylabel("latency (ms)")
-    slowest = max(one.worst_ms for one in served.values())
-    panels[0].set_ylim(-0.04 * slowest, 1.06 * slowest)  # crosses at 0 stay whole
-    panels[-1].set_xlabel("time of arrival (s); blue: answered, orange crosses: lost")
+    figure = style.figure(1.2 + 0.45 * len(served), width=style.NARROW)
+    panels = figure.subplots(1, 2, sharey=True)
+    columns = {
+        "frames lost (%)": [100 * one.lost_share for one in served.values()],
+        "slowest frame (ms)": [one.worst_ms for one in served.values()],
+    }
+    for index, (axes, (label, values)) in enumerate(zip(panels, columns.items(), strict=True)):
+        axes.bar_label(axes.barh(range(len(values)), values, 0.6, color=style.color(1 - index)), fmt="%.0f", padding=3)
+        axes.set(xlabel=label, xticks=[])
+        axes.spines["bottom"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.margins(x=0.25)
+    panels[0].set_yticks(range(len(served)), [name.replace(", ", ",\n") for name in served])
+    panels[0].invert_yaxis()
     figure.suptitle(title)
     return figure
 

@@ -59,22 +59,23 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
         source: what divided the graphs; default: the release in the first of them.
     """
     source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
-    figure = style.figure(1.2 + 0.55 * len(partitions))
+    figure = style.figure(1.2 + 0.55 * len(partitions), width=style.NARROW)
     axes = figure.add_subplot()
+    longest = max(len(block.operators) for one in partitions.values() for block in one.blocks)
     for row, one in enumerate(partitions.values()):
         left = 0
         for block in one.blocks:
             width, hue = len(block.operators), _TENSORRT if block.in_tensorrt else _PYTORCH
             axes.barh(row, width, left=left, height=0.55, color=hue, alpha=0.8, edgecolor="white", lw=1.5)
-            axes.text(left + width / 2, row, str(width), ha="center", va="center", fontsize=8, color="white", weight="bold")
+            inside = width > 0.08 * longest  # there is room for the number
+            y, ink = (row, "white") if inside else (row - 0.42, "black")
+            axes.text(left + width / 2, y, str(width), ha="center", va="center", color=ink, weight="bold")
             left += width
-        engines = f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %"
-        axes.annotate(engines, (left, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
     for hue, name in ((_TENSORRT, "TensorRT"), (_PYTORCH, "PyTorch")):
         axes.barh(0, 0, color=hue, alpha=0.8, label=name)
-    axes.set_yticks(range(len(partitions)), list(partitions))
+    counts = [f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %" for one in partitions.values()]
+    axes.set_yticks(range(len(partitions)), [f"{name}\n{count}" for name, count in zip(partitions, counts, strict=True)])
     axes.set(xlabel=f"operators in order ({source})", ylim=(len(partitions) - 0.4, -0.6))
-    axes.margins(x=0.2)
     style.name_colors(axes)
     axes.set_title(title)
     return figure

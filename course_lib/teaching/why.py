@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from course_lib import style
@@ -12,6 +12,8 @@ from course_lib.profiling.timelines.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from course_lib.benchmark.records import Record
 
 
 def break_even(build_s: float, slow_ms: float, fast_ms: float) -> float:
@@ -42,6 +44,32 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
     axes.xaxis.set_major_formatter("{x:,.0f}")
     style.name_lines(axes)
     axes.set_title(title)
+    return figure
+
+
+def draw_speedups(record: Record, *, networks: Collection[str], batches: Collection[int]) -> Figure:
+    """Two bars for each network and batch: the speed of an engine in FP32 and of one in FP16 over PyTorch eager FP32."""
+    found: dict[str, dict[str, float]] = {}
+    for row in record.rows:
+        if row["network"] in networks and row["batch"] in batches:
+            name = f"{row['network']},\nbatch {row['batch']}"
+            found.setdefault(name, {})[row["precision"].upper()] = row["speedup"]["median"]
+    figure = style.figure(1.2 + 0.5 * len(found), width=style.NARROW)
+    axes = figure.add_subplot()
+    for index, kind in enumerate(("FP32", "FP16")):
+        places = [place + 0.38 * index - 0.19 for place in range(len(found))]
+        speeds = [pair[kind] for pair in found.values()]
+        drawn = axes.barh(places, speeds, 0.36, color=style.color(index), label=f"engine in {kind}")
+        axes.bar_label(drawn, fmt="%.1f", padding=3)
+    axes.set_yticks(range(len(found)), list(found))
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlabel=f"speed over PyTorch eager FP32 (TF32 allowed)\n{record.device}, TensorRT {record.versions['tensorrt']}")
+    axes.set(xticks=[], ylim=(len(found) - 0.45, -0.55))
+    axes.margins(x=0.12)
+    axes.spines["bottom"].set_visible(False)
+    style.name_colors(axes)
+    every = [speed for pair in found.values() for speed in pair.values()]
+    axes.set_title(f"An engine is {min(every):.1f} to {max(every):.1f} times as fast as PyTorch eager FP32")
     return figure
 
 

@@ -90,7 +90,7 @@ def test_int8_counts_steps_and_a_useless_scale_or_name_is_rejected():
 
 def test_figures_tell_the_numbers_that_they_draw():
     drawn = number_lines([FORMATS["FP8 E4M3"], FORMATS["FP8 E5M2"]], 1.0, 2.0)
-    ticks = [len(bars.get_paths()) for bars in drawn.axes[0].collections]
+    ticks = [len(bars) for bars in drawn.axes[0].containers]
     assert ticks == [9, 5] and "E4M3 has 9" in drawn.axes[0].get_title(loc="left")
     assert [label.get_text() for label in format_ranges().axes[0].get_yticklabels()] == list(FORMATS)
     with pytest.raises(ValueError, match="0 < low < high"):

@@ -27,7 +27,7 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
         histogram: histogram of the tensor.
         thresholds: amax in the tensor's unit by label; may be empty.
     """
-    drawn = style.figure(3.2)
+    drawn = style.figure(3.4, width=style.NARROW)
     axes = drawn.add_subplot()
     together = max(1, len(histogram.counts) // _DRAWN)
     counts = histogram.counts.reshape(-1, together).sum(1)
@@ -35,12 +35,12 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     edges = histogram.bin_width * together * np.arange(len(counts) + 1)
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
     axes.set_yscale("log")
-    axes.set_xlim(left=0)
-    names = {
-        f"{label}: {threshold:.4g}, clips {100 * histogram.share_above(threshold):.3g} %": threshold
-        for label, threshold in sorted(thresholds.items(), key=lambda item: item[1])
-    }
-    style.mark_values(axes, names, [style.color(index) for index in range(len(names))])
+    axes.set_xlim(0, 1.02 * max(edges[-1], *thresholds.values(), 0))
+    for index, (label, threshold) in enumerate(sorted(thresholds.items(), key=lambda item: item[1])):
+        name = f"{label}: {threshold:.3g}, clips {100 * histogram.share_above(threshold):.2g} %"
+        axes.axvline(threshold, color=style.color(index), lw=1.8, label=name)
+    if thresholds:
+        style.name_colors(axes)
     axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
     axes.set_title(_takeaway(histogram, thresholds))
     return drawn
@@ -75,4 +75,4 @@ def _takeaway(histogram: Histogram, thresholds: Mapping[str, float]) -> str:
     finer, clipped = histogram.amax / positive[label], 100 * histogram.share_above(positive[label])
     if clipped == 0 and finer < 1.005:
         return f"{label}: clips nothing, steps of {positive[label] / 127:.3g}"
-    return f"{label}: clips {clipped:.2g} %, steps {finer:.3g} times finer than min-max"
+    return f"Clipping {clipped:.2g} % of the values ({label}) makes the steps {finer:.3g} times finer"

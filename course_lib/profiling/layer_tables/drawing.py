@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from course_lib.engines import Layer, LayerTable
 
-_NODE, _KERNEL = (0.0, 3.9), (4.8, 10.0)  # left and right edges of the two columns
+_NODE, _KERNEL = (0.0, 4.4), (5.1, 10.0)  # left and right edges of the two columns
 _INCHES_PER_ROW = 0.26
 _HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
 
@@ -64,7 +64,7 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
     kernel_y = stacked(kernels, node_y, span)
     hues = _hues(kernels)
 
-    figure = style.figure(0.9 + _INCHES_PER_ROW * span)
+    figure = style.figure(0.9 + _INCHES_PER_ROW * span, width=style.NARROW)
     axes = figure.add_subplot()
     for index, kernel in enumerate(kernels):
         _kernel_box(axes, kernel, kernel_y[index], table.fused_operators(kernel), hues.get(index))
@@ -76,8 +76,8 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         _node_box(axes, table.operators.get(name, ""), name, y, None if home is None else hues[home])
 
     added = " (dashed: added)" if any(not kernel.onnx_nodes for kernel in kernels) else ""
-    axes.text(_NODE[0], -0.35, "ONNX nodes, in order", fontsize=8, color=GRAY)
-    axes.text(_KERNEL[0], -0.35, f"kernels, in order{added}", fontsize=8, color=GRAY)
+    axes.text(_NODE[0], -0.35, "ONNX nodes, in order", color=GRAY)
+    axes.text(_KERNEL[0], -0.35, f"kernels{added}", color=GRAY)
     axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + 0.2, -1.0))
     axes.set_axis_off()
     axes.set_title(f"{len(nodes)} ONNX nodes became {len(kernels)} kernels")
@@ -93,14 +93,15 @@ def _hues(kernels: Sequence[Layer]) -> dict[int, str]:
 
 def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -> None:
     box(axes, _NODE, y, 0.8 * ROW, hue)
-    axes.text(_NODE[0] + 0.12, y, operator, fontsize=8, weight="bold", va="center")
-    room = 32 - 3 * len(operator) // 2  # small letters after the bold ones
-    if room > 14:  # a few letters of a name tell nothing
-        axes.text(_NODE[1] - 0.12, y, short(name, room), fontsize=7.5, va="center", ha="right", color="#333333")
+    axes.text(_NODE[0] + 0.12, y, operator, weight="bold", va="center")
+    name = name.removesuffix(f"/{operator}") or name
+    room = 22 - 3 * len(operator) // 2  # letters after the bold ones
+    if len(name) <= room or room > 8:  # a few letters of a name tell nothing
+        axes.text(_NODE[1] - 0.12, y, short(name, room), fontsize=9, va="center", ha="right", color="#333333")
 
 
 def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
     box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
-    axes.text(left, y - 0.24, short(operators, 36) or "no ONNX node", fontsize=8, weight=weight, va="center")
-    axes.text(left, y + 0.3, short(f"{kernel.short_name}  ({kernel.kind})", 46), fontsize=7.5, va="center", color="#333333")
+    axes.text(left, y - 0.24, short(operators, 22) or "no ONNX node", weight=weight, va="center")
+    axes.text(left, y + 0.3, short(kernel.short_name, 25), va="center", color="#333333")

@@ -31,7 +31,7 @@ _CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call"
 _IDLE = "#DDDDDD"
 _ROW = 0.34  # inches
 _PIXELS = 450  # of the time axis; a bar is drawn at least one pixel wide
-_CHARACTER = 5.8  # pixels of one letter inside a bar
+_CHARACTER = 6.6  # pixels of one letter inside a bar
 _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
 _DEEPEST = 3  # ranges inside ranges
 
@@ -68,6 +68,8 @@ def draw_timeline(
     start_us: float | None = None,
     end_us: float | None = None,
     device: str = "GPU",
+    title: str = "",
+    width: float = style.WIDTH,
 ) -> Figure:
     """Draw one row for each thread and stream, with the idle time of the device shaded.
 
@@ -75,6 +77,8 @@ def draw_timeline(
         timeline: the timeline. It can have thousands of events; bars less than a pixel apart are joined.
         start_us, end_us: zoom; by default the whole observed time with a small margin on both sides.
         device: name of the device if it is not a GPU.
+        title: the takeaway; by default the headline of what is shown.
+        width: of the figure in inches.
 
     Raises:
         ValueError: the timeline has no events, or the zoom ends before it starts.
@@ -89,27 +93,28 @@ def draw_timeline(
     margin = 0.0 if zoomed and end > start else max(0.02 * (end - start), 0.5)
     shown = timeline.window(start - margin, end + margin)
     lines, left_out = event_rows(shown)
-    rows = [_Row(line.name, _bars(line.events, shown.span_us / _PIXELS), line.device) for line in lines]
+    pixel = shown.span_us / _PIXELS * style.WIDTH / width
+    rows = [_Row(line.name, _bars(line.events, pixel), line.device) for line in lines]
 
     unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
-    figure = style.figure(1.1 + _ROW * max(len(rows), 1))
+    figure = style.figure(1.1 + _ROW * max(len(rows), 1), width=width)
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
         for kind, bars in row.bars.items():
-            _draw(axes, place, kind, bars, shown, size)
+            _draw(axes, place, kind, bars, shown, size, pixel)
     places = [place for place, row in enumerate(rows) if row.device]
     if places:
-        _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size)
+        _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size, pixel)
     axes.set_xlim(shown.start_us / size, shown.end_us / size)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.tick_params(axis="y", length=0)
     pauses = any(_opacity(bar) < 0.9 for row in rows for bars in row.bars.values() for bar in bars)
     notes = ["; paler: many short events with pauses"] if pauses else []
     notes += [f"; {left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
     _legend(axes, rows, device, idle=bool(places))
-    axes.set_title((timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
+    axes.set_title(title or (timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
     return figure
 
 
@@ -177,10 +182,9 @@ def _joined(bars: Iterable[_Bar], pixel: float) -> list[_Bar]:
     return line
 
 
-def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float) -> None:
+def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
     from matplotlib.colors import to_rgba
 
-    pixel = shown.span_us / _PIXELS
     spans: list[Interval] = []
     colors, edges = [], []
     for bar in bars:
@@ -194,7 +198,7 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
         if bar.text and letters >= min(len(bar.text), 6):
             text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
             ink = "white" if kind in ("kernel", "CUDA graph", "range", "pageable copy") else "black"
-            axes.text((start + end) / 2 / size, place, text, fontsize=7.5, ha="center", va="center", color=ink)
+            axes.text((start + end) / 2 / size, place, text, ha="center", va="center", color=ink)
     axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=colors, edgecolors="white", linewidths=edges)
 
 
@@ -203,21 +207,21 @@ def _opacity(bar: _Bar) -> float:
     return 0.3 + 0.7 * min(bar.filled / (bar.end - bar.start), 1.0) if bar.end > bar.start else 1.0
 
 
-def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float) -> None:
+def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float, pixel: float) -> None:
     """Shade the times in which no stream worked, with the duration if there is room."""
-    pixel = shown.span_us / _PIXELS
     for start, end in shown.gaps(3 * pixel):
         axes.fill_betweenx(height, start / size, end / size, color=_IDLE, lw=0, zorder=0)
         text = time_text(end - start)
         if (end - start) / pixel >= _CHARACTER * (len(text) + 1):
-            axes.text((start + end) / 2 / size, sum(height) / 2, text, fontsize=7.5, ha="center", va="center", color="#555555")
+            axes.text((start + end) / 2 / size, sum(height) / 2, text, ha="center", va="center", color="#555555")
 
 
 def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> None:
     from matplotlib.patches import Patch
 
-    present = {kind for row in rows for kind, bars in row.bars.items() if bars}
+    present = {kind for row in rows for kind, bars in row.bars.items() if bars} - {"range", "operator", "call"}  # names of rows
     names = {} if device == "GPU" else {"kernel": f"{device} busy"}  # only a GPU has kernels
     handles = [Patch(color=color, label=names.get(kind, kind)) for kind, color in _COLORS.items() if kind in present]
     handles += [Patch(color=_IDLE, label=f"{device} idle")] if idle else []
-    style.name_colors(axes, handles)
+    if handles:
+        style.name_colors(axes, handles)

@@ -61,11 +61,11 @@ class Tiling:
 
 def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
     """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
-    figure = style.figure(3.0)
+    figure = style.figure(3.0, width=style.NARROW)
     axes = figure.add_subplot()
     for index, step in enumerate(steps):
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
-        axes.plot(sizes, share, color=style.color(index), label=f"multiples of {step}", lw=1.5)
+        axes.plot(sizes, share, color=style.color(index), label=f"tile of {step}", lw=1.5)
     axes.set(xlabel=label, ylabel="useful multiplications (%)", ylim=(0, 103))
     style.name_lines(axes)
     axes.set_title("One channel too many fills a whole new tile (a model)")

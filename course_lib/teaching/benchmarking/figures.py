@@ -24,22 +24,23 @@ def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) 
         medians: one for each resampled series, shape ``(resamples,)``.
         interval: the interval computed from them.
     """
-    figure = style.figure(4.8)
+    figure = style.figure(4.8, width=style.NARROW)
     above, below = figure.subplots(2, 1, height_ratios=(3, 2))
     above.plot(ratios, ".", ms=4, alpha=0.5, color=style.color(0))
-    above.axhspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
-    above.axhline(interval.median, color=style.color(1), label=f"median {interval.median:.3f}")
+    above.axhline(interval.median, color=style.color(1))
     above.set(xlabel="round", ylabel="baseline / candidate")
     low, high = np.percentile(ratios, (2, 98))  # a disturbed round would squeeze the rest
     room = 0.15 * (high - low)
     above.set_ylim(low - room, high + room)
-    style.name_lines(above)
     below.hist(medians, 40, color=style.color(0))
-    below.axvspan(interval.low, interval.high, color=style.color(1), alpha=0.3, lw=0)
-    below.set(xlabel="median of a resampled series; orange: the middle 95 %", ylabel=f"series, of {len(medians):,}")
+    for span in (above.axhspan, below.axvspan):
+        span(interval.low, interval.high, color=style.color(1), alpha=0.25, lw=0, zorder=0)
+    band = f"{interval.low:.2f} to {interval.high:.2f}"
+    below.set(xlabel=f"median of a resampled series; band: {band}", ylabel=f"series, of {len(medians):,}")
     first, last = np.percentile(ratios, (2.5, 97.5))
-    takeaway = f"95 % of single rounds: {first:.2f} to {last:.2f}; of their medians: {interval.low:.2f} to {interval.high:.2f}"
-    figure.suptitle(takeaway)
+    above.set_title(f"95 % of single rounds: {first:.2f} to {last:.2f}", fontsize=9, weight="normal", loc="left")
+    sharper = (last - first) / (interval.high - interval.low)
+    figure.suptitle(f"The median of {len(ratios)} rounds varies {sharper:.0f} times less than a single round")
     return figure
 
 

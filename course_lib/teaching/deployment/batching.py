@@ -70,19 +70,19 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
 
 
 def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
-    """Each request is a line from its arrival to its answer, gray while it waits and colored while its run lasts.
+    """Each request is a line from its arrival to its answer, gray while it waits and blue while its run lasts.
 
     Args:
-        ways: the same requests with several rules, one panel each. Neighboring runs have different colors.
+        ways: the same requests with several rules, one panel each. Every second run is lighter.
         title: the takeaway.
     """
-    figure = style.figure(0.8 + 1.5 * len(ways))
+    figure = style.figure(0.8 + 1.4 * len(ways), width=style.NARROW)
     panels = np.atleast_1d(figure.subplots(len(ways), 1, sharex=True, sharey=True))
     for axes, (name, one) in zip(panels, ways.items(), strict=True):
         rows = np.arange(len(one.size))
         runs = np.cumsum(np.diff(one.started_ms, prepend=-1.0) > 0)
         axes.hlines(rows, one.arrived_ms, one.started_ms, color="#bbbbbb", lw=1.2)
-        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(run % 3) for run in runs], lw=2)
+        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(5 * (run % 2)) for run in runs], lw=2)
         takeaway = f"{name}: {runs[-1]} runs, slowest {one.latency_ms.max():.1f} ms"
         axes.set_title(takeaway, fontsize=9, weight="normal", loc="left")
         axes.set(ylabel="request", xlim=(0, None))

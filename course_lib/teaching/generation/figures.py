@@ -25,17 +25,17 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
         ridge: operations that the device computes in the time in which it reads a byte.
         title: the takeaway.
     """
-    figure = style.figure(3.6)
+    figure = style.figure(3.6, width=style.NARROW)
     axes = figure.add_subplot()
     for index, (name, line) in enumerate(lines.items()):
         axes.plot(list(line), list(line.values()), "o-", ms=4, color=style.color(index), label=name)
     axes.axhline(ridge, color="#777777", ls="--", lw=1)
     axes.annotate(
-        f"above {ridge:.0f}: arithmetic is the limit",
+        f"ridge: {ridge:.0f}",
         (1, ridge),
         (0, 4),
         textcoords="offset points",
-        fontsize=8,
+        fontsize=9,
         color="#555555",
     )
     axes.set_xscale("log", base=2)

@@ -111,13 +111,13 @@ def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight
         highlight: name of the way that the title is about.
     """
     ordered = sorted(points.items(), key=lambda point: point[1][0])
-    figure = style.figure(1.0 + 0.26 * len(points))
+    figure = style.figure(1.0 + 0.36 * len(points), width=style.NARROW)
     axes = figure.add_subplot()
     for row, (name, (_, paid)) in enumerate(ordered):
         axes.errorbar(paid.mean, row, xerr=paid.half_width, fmt="o", ms=5, capsize=3, color=style.color(name == highlight))
     axes.axvline(0, color="#777777", lw=0.8, zorder=0)
-    axes.set_yticks(range(len(ordered)), [f"{name}, {size:.2f} MB" for name, (size, _) in ordered])
+    axes.set_yticks(range(len(ordered)), [f"{name}\n{size:.2f} MB" for name, (size, _) in ordered])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.set(xlabel=_MORE.replace("\n", " "), title=title)
+    axes.set(xlabel=_MORE, title=title)
     return figure

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WARP = 32  # threads
 SECTOR = 32  # bytes
-SHOWN = 512  # bytes that a figure shows
 
 
 @dataclass(frozen=True)
@@ -54,36 +52,31 @@ def request(name: str, offset: Callable[[int], int], size: int) -> Request:
 
 
 def request_figure(requests: Sequence[Request], title: str) -> Figure:
-    """A strip of memory for each request: gray where a sector is fetched, colored by thread where a byte is needed.
+    """A strip for each request: its sectors one after another, gray where they are fetched, colored where a thread needs a byte.
 
     Args:
-        requests: drawn from top to bottom, their first `SHOWN` bytes.
+        requests: drawn from top to bottom.
         title: the takeaway.
     """
     import numpy as np
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
 
-    figure = style.figure(0.9 + 0.48 * len(requests))
+    figure = style.figure(0.9 + 0.48 * len(requests), width=style.NARROW)
     axes = figure.add_subplot()
-    colors = ScalarMappable(Normalize(0, WARP - 1), colormaps["viridis"])
-    shades = colors.to_rgba(np.arange(WARP))
+    most = max(len(one.sectors) for one in requests)
     for row, one in enumerate(requests):
-        _strip(axes, row, one, shades)
-    axes.set_yticks(range(len(requests)), [one.name for one in requests])
-    axes.set(xlim=(0, SHOWN), ylim=(len(requests) - 0.5, -0.5), xticks=range(0, SHOWN + 1, 128))
-    axes.set_xlabel(f"byte (of a model without caches; the first {SHOWN} bytes)")
-    axes.set_title(title)
+        place = {sector: index * SECTOR for index, sector in enumerate(one.sectors)}
+        axes.barh([row] * len(place), SECTOR, 0.8, left=list(place.values()), color="#cccccc", edgecolor="white", lw=0.8)
+        needed = sorted(
+            {place[byte // SECTOR] + byte % SECTOR for offset in one.offsets for byte in range(offset, offset + one.size)}
+        )
+        runs = np.split(needed, np.flatnonzero(np.diff(needed) > 1) + 1)
+        sizes = [max(len(run), most * SECTOR / 400) for run in runs]  # a sliver stays visible
+        axes.barh([row] * len(runs), sizes, 0.5, left=[run[0] for run in runs], color=style.color(0))
+    names = [f"{one.name}\n{len(one.sectors)} sectors, {one.used:.0%} needed" for one in requests]
+    axes.set_yticks(range(len(requests)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(0, most * SECTOR), ylim=(len(requests) - 0.5, -0.5), xlabel="bytes fetched, without caches; blue: needed")
+    axes.set_xticks(range(0, most * SECTOR + 1, most * SECTOR // 4))
     axes.spines["left"].set_visible(False)
-    figure.colorbar(colors, ax=axes, label="thread of the warp", pad=0.2, aspect=12)
+    axes.set_title(title)
     return figure
-
-
-def _strip(axes: Axes, row: int, one: Request, shades: Any) -> None:
-    fetched = [(sector * SECTOR, SECTOR) for sector in one.sectors if sector * SECTOR < SHOWN]
-    axes.broken_barh(fetched, (row - 0.36, 0.72), facecolors="#d8d8d8", edgecolors="white", linewidths=0.6)
-    needed = [(thread, offset) for thread, offset in enumerate(one.offsets) if offset < SHOWN]
-    places = [(offset, one.size) for _, offset in needed]
-    axes.broken_barh(places, (row - 0.26, 0.52), facecolors=[shades[thread] for thread, _ in needed])
-    axes.text(1.01 * SHOWN, row, f"{len(one.sectors)} sectors\n{one.used:.0%} needed", va="center", fontsize=8)
