@@ -10,26 +10,13 @@ from pathlib import Path
 
 from course_lib.migration.analysis.uses import Use
 from course_lib.migration.findings import Severity, Verdict
+from course_lib.migration.rules.data import rows
 
 _TABLE = Path(__file__).resolve().parents[2] / "engines" / "backends" / "torch_tensorrt" / "keywords.json"
 _FITTING = {"10.15": "2.11", "10.16": "2.12", "11.0": "2.13"}  # from 11.1 on the newest; none is known for 8.6
 _OLD = "2.2"
 _LECTURE = 13
-INSTEAD = {  # keyword of an older release: what to do now
-    "enabled_precisions": "the types are the module's own: call module.half(), or pass enable_autocast and autocast_low_precision_type",
-    "use_explicit_typing": "the types are always the module's own: leave it out",
-    "calibrator": "quantize the module with modelopt: its Q/DQ nodes become INT8 layers",
-    "truncate_long_and_double": "truncate_double; int64 needs no truncation any more",
-    "refit": "immutable_weights=False",
-    "make_refittable": "immutable_weights=False",
-    "debug": "compile within torch_tensorrt.dynamo.Debugger()",
-    "torch_executed_modules": "name operators in torch_executed_ops",
-    "capability": "engine_capability",
-    "use_python_runtime": "the runtime is chosen by what is installed: leave it out",
-    "op_precision": "the types are the module's own: call module.half()",
-    "input_shapes": "inputs=[torch_tensorrt.Input(shape=...)] or example tensors",
-    "input_signature": "inputs=[...], or kwarg_inputs={...}",
-}
+INSTEAD: dict[str, str] = {row["keyword"]: row["use"] for row in rows("gone.toml", "torch_tensorrt")}  # what to do now
 # Keywords that `compile` reads out of ``**kwargs`` under their old names: severity, and the keyword that must be given as False for it.
 _OLD_NAMES: dict[str, tuple[Severity, str]] = {
     "truncate_long_and_double": ("deprecated", ""),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+from course_lib.migration.rules.data import rows
 from course_lib.migration.tables.api_table import ApiTable
 
 RELEASES_IN_ORDER = ("8.6.1", "10.15", "10.16", "11.0", "11.4")
@@ -19,37 +20,6 @@ _SPELLED_OTHERWISE = {
     "IParserError": "ParserError",
 }
 
-# Gone before 8.6, the oldest version with bindings to read: (first version without it, names). Source: NVIDIA's release notes and
-# samples of TensorRT 3 to 8; the published source of the bindings of 8.0 to 8.5 has no name that is neither here nor in a table.
-_BEFORE_8_6: tuple[tuple[str, str], ...] = (
-    (
-        "5.0",
-        "infer utils parsers lite OnnxConfig OnnxParser.convert_to_trt_network OnnxParser.report_parsing_info "
-        "Builder.set_max_batch_size Builder.set_max_workspace_size Builder.set_half2_mode Builder.set_fp16_mode "
-        "Builder.set_int8_mode Builder.set_int8_calibrator Builder.set_debug_sync Builder.destroy INetworkDefinition.destroy "
-        "ICudaEngine.get_nb_bindings ICudaEngine.get_binding_dimensions ICudaEngine.get_binding_data_type "
-        "ICudaEngine.get_max_batch_size ICudaEngine.get_nb_layers ICudaEngine.destroy IExecutionContext.enqueue "
-        "IExecutionContext.get_engine IExecutionContext.set_profiler IExecutionContext.set_debug_sync IExecutionContext.destroy "
-        "Runtime.destroy OnnxParser.destroy UffParser.destroy CaffeParser.destroy IHostMemory.destroy",
-    ),
-    (
-        "8.0",
-        "Builder.build_cuda_engine Builder.max_workspace_size Builder.fp16_mode Builder.int8_mode Builder.int8_calibrator "
-        "Builder.strict_type_constraints Builder.debug_sync Builder.refittable Builder.half2_mode "
-        "Builder.min_find_iterations Builder.average_find_iterations Builder.engine_capability Builder.allow_gpu_fallback "
-        "Builder.default_device_type Builder.default_DLA_core Builder.DLA_core Builder.set_device_type Builder.get_device_type "
-        "Builder.is_device_type_set Builder.reset_device_type Builder.can_run_on_DLA "
-        "ICudaEngine.max_workspace_size ICudaEngine.get_workspace_size "
-        "IPlugin IPluginExt IPluginFactory IPluginLayer IRNNLayer IOutputDimensionsFormula ICaffePluginFactory IUffPluginFactory "
-        "INetworkDefinition.add_rnn INetworkDefinition.add_plugin_ext "
-        "INetworkDefinition.pooling_output_dimensions_formula INetworkDefinition.convolution_output_dimensions_formula "
-        "INetworkDefinition.deconvolution_output_dimensions_formula "
-        "CaffeParser.plugin_factory UffParser.plugin_factory LayerType.RNN DimensionType DimsCHW DimsNCHW "
-        "TensorFormat.NCHW TensorFormat.NC2HW2 TensorFormat.NHWC8 "
-        "IResizeLayer.align_corners INetworkDefinition.add_matrix_multiply_deprecated IMatrixMultiplyLayer.transpose0 "
-        "IMatrixMultiplyLayer.transpose1",
-    ),
-)
 # Taught in many places, and in no version of the Python API.
 NEVER_EXISTED = (
     "Profiler.get_layer_timing",
@@ -66,7 +36,7 @@ _OVERRIDDEN = ("IOutputAllocator.", "IPluginCreator.tensorrt_version", "IGpuAllo
 @cache
 def gone_before_8_6() -> dict[str, str]:
     """Name to the first version without it."""
-    return {name: version for version, names in _BEFORE_8_6 for name in names.split()}
+    return {name: row["since"] for row in rows("gone.toml", "before_8_6") for name in row["names"]}
 
 
 def gone_early(name: str) -> str:
