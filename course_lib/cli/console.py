@@ -30,7 +30,7 @@ _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusiv
 
 
 def _console() -> Console:
-    out = Console(highlight=False, emoji=False)
+    out = Console(highlight=False, emoji=False, force_jupyter=False)  # plain text in a notebook, which has its own colors
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = 200  # a file or a pipe has no width, and a cut table is of little use there
     return out
