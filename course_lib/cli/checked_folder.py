@@ -67,8 +67,8 @@ def written_points(lab: Lab) -> float:
         cells = json.loads((root / "labs" / lab.name / f"{lab.name}.ipynb").read_bytes())["cells"] if root else []
         known = [cell["metadata"].get("nbgrader", {}) for cell in cells]
         return sum(marks["points"] for marks in known if marks.get("grade") and marks.get("solution"))
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):  # a learner may have damaged a notebook
-        return 0.0
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return 0.0  # a learner may have damaged a notebook
 
 
 def _other_lab(folder: Path) -> str:
