@@ -37,6 +37,7 @@ html_title = project
 html_theme_options = {"show_toc_level": 2, "use_download_button": True, "show_navbar_depth": 1, "navbar_persistent": []}
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_js_files = ["course.js"]
 html_last_updated_fmt = None
 _SCORER = Path(__file__).with_name("search_scorer.js")  # written by make_book.py
 html_search_scorer = str(_SCORER) if _SCORER.is_file() else ""
@@ -69,9 +70,11 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", _drop_empty_widgets)
     app.connect("doctree-read", _drop_unsolved)
     app.connect("doctree-read", _mark_boxes)
+    app.connect("doctree-read", _keep_together)
     app.connect("doctree-read", _describe_figures)
     app.connect("html-page-context", _describe_page)
     app.connect("html-page-context", _let_names_break)
+    app.connect("html-page-context", _lead_to_lab)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)  # before napoleon's 500
 
 
@@ -128,6 +131,18 @@ def _mark_boxes(app: Sphinx, tree: document) -> None:
                 box["classes"] += ["course-box", f"course-{kind}"]
 
 
+def _keep_together(app: Sphinx, tree: document) -> None:
+    """A line does not begin with the comma after a formula."""
+    from docutils import nodes
+
+    for formula in list(tree.findall(nodes.math)):
+        after = formula.next_node(descend=False, siblings=True)
+        if isinstance(after, nodes.Text) and (mark := re.match(r"[,.;:!?)]+", after)):
+            together = nodes.inline("", "", formula.deepcopy(), nodes.Text(mark[0]), classes=["course-together"])
+            formula.parent.replace(after, nodes.Text(after[mark.end() :]))
+            formula.replace_self(together)
+
+
 def _describe_figures(app: Sphinx, tree: document) -> None:
     """The alt text of a figure is the title that `course_lib.style` writes into its SVG file."""
     from docutils import nodes
@@ -160,7 +175,7 @@ def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any
     context["metatags"] = "\n".join([context.get("metatags", ""), *tags])
 
 
-_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.])(?=\w)")  # of a dotted name, a path or a name in camel case
+_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[/_.=])(?=\w)")  # of a dotted name, a path or a name in camel case
 
 
 def _let_names_break(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
@@ -169,12 +184,31 @@ def _let_names_break(app: Sphinx, page: str, template: str, context: dict[str, A
 
     if "body" in context:
         names = r'(?<=<span class="pre">)[^<]+|(?<=<h1>)[^<]+'
-        context["body"] = re.sub(names, lambda name: _PARTS.sub("<wbr>", name[0]), context["body"])
+        body = re.sub(names, lambda name: _PARTS.sub("<wbr>", name[0]), context["body"])
+        context["body"] = re.sub(r"[\d.]+x \[[\d.-]+\]", r'<span class="course-together">\g<0></span>', body)
     if "genindexentries" in context:
         context["genindexentries"] = [
             (letter, [(Markup("<wbr>").join(map(escape, _PARTS.split(name))), known) for name, known in entries])
             for letter, entries in context["genindexentries"]
         ]
+
+
+def _lead_to_lab(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
+    """The link to the next page is that of "Next:" in the lecture, most often a lab. A lab leads to the lecture that follows."""
+    from docutils import nodes
+
+    from course_lib.labs import _LABS_OF_LECTURES as labs_of_lectures
+
+    target = ""
+    if lab := re.match(r"labs/(lab\d+)", page):
+        after = min(lecture for lecture, labs in labs_of_lectures.items() if lab[1] in labs) + 1
+        target = next((name for name in app.env.found_docs if name.startswith(f"lectures/{after:02}_")), "")
+    elif tree is not None and page.startswith("lectures/"):
+        paragraphs = (one for one in tree.findall(nodes.paragraph) if one.astext().strip().startswith("Next:"))
+        link = next((link for paragraph in paragraphs for link in paragraph.findall(nodes.reference)), None)
+        target = os.path.normpath(f"lectures/{link['refuri'].removesuffix('.html')}") if link else ""
+    if target:
+        context["next"] = {"link": app.builder.get_relative_uri(page, target), "title": escape(app.env.titles[target].astext())}
 
 
 def _keep_colons(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:

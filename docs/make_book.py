@@ -46,7 +46,7 @@ def prepare(source: Path) -> bool:
     pages: dict[str, bytes] = {}
     for page in (ROOT / "docs").glob("*.md"):
         text = page.read_text(encoding="utf-8").replace("](../lectures/", "](lectures/").replace("](../labs/", "](labs/")
-        pages[page.name] = text.replace("<!-- lecture cards -->", _lecture_cards()).encode()
+        pages[page.name] = text.replace("<!-- lectures -->", _lectures()).encode()
     copied = [
         *(ROOT / "docs").glob("*.png"),
         *(ROOT / "docs").glob("*.svg"),
@@ -111,26 +111,14 @@ _SCORER = """var Scorer = {
 """
 
 
-def _lecture_cards() -> str:
-    """A card for each lecture: what you learn, how long it takes, and its lab; from README's table."""
+def _lectures() -> str:
+    """A list of the lectures: what you learn, how long it takes, and the lab; from README's table."""
     without_links = partial(re.sub, r"\[([^]]+)\]\([^)]+\)", r"\1")
     rows = re.findall(
-        r"^\| \[(\d+ [^]]+)\]\(([^)]+)\.ipynb\).* \| (.+)<br>(.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
+        r"^\| \[\d+ ([^]]+)\]\(([^)]+\.ipynb)\).* \| (.+)<br>(.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
     )
-    cards = [
-        f":::{{grid-item-card}} {title}\n:link: {page}\n:link-type: doc\n:img-top: lectures/figures/{page[9:11]}.svg\n{_tall(page)}"
-        f":img-alt: key figure of lecture {int(page[9:11])}\n\nYou learn to {outcome}.\n\n*{without_links(effort)}*\n:::"
-        for title, page, outcome, effort in rows
-    ]
-    return "\n".join(["::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::"])
-
-
-def _tall(page: str) -> str:
-    """The option of a card whose figure is higher than the others: its lower part is not shown."""
-    width, height = re.findall(
-        r'(?:width|height)="([\d.]+)pt"', (ROOT / f"lectures/figures/{page[9:11]}.svg").read_text("utf-8")
-    )[:2]
-    return ":class-img-top: course-tall\n" if float(height) > 0.75 * float(width) else ""
+    items = [f"1. [{title}]({page})\\\n   {outcome}\\\n   *{without_links(effort)}*" for title, page, outcome, effort in rows]
+    return "\n".join([":::{div} course-lectures", *items, ":::"])
 
 
 def _cookbook() -> str:
