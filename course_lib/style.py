@@ -44,7 +44,9 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
 
     class Shown(Figure):
         def suptitle(self, t: str, **settings: Any) -> Text:  # the takeaway begins where the figure begins, and wraps
-            return super().suptitle(t, **{"x": 0.01, "ha": "left", "wrap": True, **settings})
+            title = super().suptitle(t, **{"x": 0.01, "ha": "left", "wrap": True, **settings})
+            title._get_wrap_line_width = lambda: 0.97 * self.bbox.width  # type: ignore[attr-defined]  # its own ends at the edge
+            return title
 
         def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> tuple[dict[str, str], dict[str, object]]:
             form, picture = picture_for_output(self)

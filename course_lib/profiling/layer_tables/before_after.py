@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from course_lib import style
@@ -55,9 +56,11 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
     for side, kernels in enumerate(sides):
         _column(axes, compared, side, kernels, node_y, span)
     partial = {*compared.only_before, *compared.only_after}
+    levels = zip(*(name.split("/")[:-1] for name in names), strict=False)
+    scope = "/".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
     for name, y in node_y.items():
-        _node_box(axes, name, y, dotted=name in partial)
-    _captions(axes, compared, len(names), nodes is not None)
+        _node_box(axes, name.removeprefix(f"{scope}/") if scope else name, y, dotted=name in partial)
+    _captions(axes, compared, f"{len(names)} nodes in {scope}" if scope else f"{len(names)} ONNX nodes", nodes is not None)
     axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -0.9))
     axes.set_axis_off()
     _legend(axes, [kernel for kernels in sides for kernel in kernels])
@@ -117,11 +120,11 @@ def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
     axes.text(sum(_NODE) / 2, y, short(name, 17), fontsize=7.5, va="center", ha="center", color="#333333")
 
 
-def _captions(axes: Axes, compared: TableDiff, shown: int, windowed: bool) -> None:
+def _captions(axes: Axes, compared: TableDiff, nodes: str, windowed: bool) -> None:
     part = "part of " if windowed else ""
     texts = {
         _SIDES[0][0]: f"before: {part}{len(compared.before.kernels)} kernels",
-        _NODE[0]: f"{shown} ONNX nodes",
+        _NODE[0]: nodes,
         _SIDES[1][0]: f"after: {part}{len(compared.after.kernels)} kernels",
     }
     for x, text in texts.items():
