@@ -78,7 +78,6 @@ class IBuilderConfig(Template):
         self._hardware = trt.HardwareCompatibilityLevel.NONE
         self._profiles: list[Any] = []
         self._tactics = sum(1 << int(source) for source in trt.TacticSource.__members__.values())
-        self._previews: set[Any] = set()
         self._monitor: Any = None
         self._timings: Any = None
 
@@ -142,10 +141,7 @@ class IBuilderConfig(Template):
         return self._tactics
 
     def set_preview_feature(self, feature: Any, enable: bool) -> None:
-        (self._previews.add if enable else self._previews.discard)(feature)
-
-    def get_preview_feature(self, feature: Any) -> bool:
-        return feature in self._previews
+        """Preview features change nothing here."""
 
     def create_timing_cache(self, serialized_timing_cache: Any) -> Any:
         trt = self._trt

@@ -142,9 +142,6 @@ class IExecutionContext(Template):
             self._allocators[name] = output_allocator
         return True
 
-    def get_output_allocator(self, name: str) -> Any:
-        return self._allocators.get(name)
-
     def set_device_memory(self, memory: int, size: int) -> None:
         if self._strategy.name != "USER_MANAGED":
             self._complain("setDeviceMemoryV2", "the context was created with USER_MANAGED memory")

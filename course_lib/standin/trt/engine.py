@@ -64,9 +64,6 @@ class ICudaEngine(Template):
     def get_tensor_format(self, name: str, profile_index: int = 0) -> Any:
         return self._trt.TensorFormat.LINEAR
 
-    def is_shape_inference_io(self, name: str) -> bool:
-        return False
-
     @property
     def num_optimization_profiles(self) -> int:
         return len(self._header.profiles)

@@ -48,20 +48,8 @@ class ITensor(Template):
         return self._trt.TensorLocation.DEVICE
 
     @property
-    def is_network_input(self) -> bool:
-        return self._name in self._model.inputs
-
-    @property
-    def is_network_output(self) -> bool:
-        return self._name in self._model.outputs
-
-    @property
     def is_shape_tensor(self) -> bool:
         return False
-
-    @property
-    def is_execution_tensor(self) -> bool:
-        return True
 
 
 class ILayer(Template):
