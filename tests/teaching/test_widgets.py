@@ -201,7 +201,9 @@ def test_layers_are_filtered_by_type_and_by_words():
 def test_a_search_that_finds_nothing_here_says_where_it_finds_something():
     both = LayerViewer(layers("Half", first="gemm"), layers())
     assert "Matches elsewhere: 1 with another type, 1 in the build after (FP32)" in said(both, search="/conv", dtype="FP32")
-    assert "Matches elsewhere: 1 with another type in the build before (FP16)" in said(both, build=1, search="gemm", dtype="FP32")
+    assert "Matches elsewhere: 1 with another type in the build before (FP16)" in said(
+        both, build=1, search="gemm", dtype="FP32"
+    )
     assert "No kernel of either build matches." in said(both, search="absent")
     assert "No kernel of this build matches." in said(LayerViewer(layers()), search="absent")
     assert run("layers", "matched", ["Conv + Relu", "gemm_3", "/block/conv1"], "BLOCK") == "/block/conv1"
@@ -240,6 +242,12 @@ def test_a_window_of_a_timeline_is_as_busy_as_the_library_says():
         told = said(shown, **{"from": start, "to": end})
         assert f"busy {100 * part.busy_us / (1e3 * (end - start)):.0f} % of" in told
         assert f"{len(part.gaps()):,} gap" in told
+
+
+def test_short_events_share_a_bar_that_knows_how_much_of_it_they_fill():
+    draw = "(places) => { const bars = new Map(); places.forEach((at) => join(bars, 'row', at, 0.5)); return bars.get('row'); }"
+    bars = run("timeline", draw, [*range(40), 90, 92])
+    assert [(bar["left"], bar["right"], bar["filled"]) for bar in bars] == [(0, 39.5, 20), (90, 90.5, 0.5), (92, 92.5, 0.5)]
 
 
 def test_a_kernel_under_the_roof():

@@ -218,7 +218,7 @@ function paint(stage) {
     pen.fillStyle = FILLS[data.kinds[kindAt]] ?? "#777777";
     for (const { left, right, filled } of line) {
       const wide = Math.max(right - left, 1);
-      pen.globalAlpha = faded * (0.12 + 0.88 * Math.min(Math.max(filled / wide, line.length > 1 ? 0 : 0.5), 1));
+      pen.globalAlpha = faded * (0.12 + 0.88 * Math.min(Math.max(filled / wide, 0.2), 1)); // one short event stays visible
       pen.fillRect(left, y(at) + 2, wide, LINE - 4);
     }
   }
