@@ -86,8 +86,10 @@ def find(name: str) -> Lab:
     Raises:
         CourseError: no lab or several labs have a name that begins like that.
     """
+    from course_lib._util.unsolved import show_unsolved_as_cards
     from course_lib.labs.framework.lab import Lab
 
+    show_unsolved_as_cards()
     matches = [known for known in names() if known == name or known.startswith(f"{name}_")]
     if len(matches) != 1:
         said = f"no lab {name!r}{f': {meant}' if (meant := _meant(name)) else '.'}"

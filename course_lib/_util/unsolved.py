@@ -1,0 +1,57 @@
+"""Cells of a lab that are not solved yet show a card in a notebook, as checks do. They are still errors: running all cells stops there."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from types import TracebackType
+from typing import Any
+
+from course_lib._util.html import ORANGE, check_card
+from course_lib._util.progress_bar import in_notebook
+
+_UNSOLVED = re.compile(r"(.+) (?:is|are) not solved yet")  # written by `ClearTasks`
+
+
+def show_unsolved_as_cards() -> None:
+    """Install it in this kernel. Grading and "Validate" keep their errors, because nbgrader reads them."""
+    if "ipykernel" not in sys.modules or not in_notebook() or "NBGRADER_EXECUTION" in os.environ:
+        return
+    from IPython import get_ipython
+
+    get_ipython().set_custom_exc((NotImplementedError, NameError), _Unsolved())
+
+
+class _Unsolved:
+    """Handles the errors of unsolved cells; `tasks` are those of the last such cell that ran."""
+
+    def __init__(self) -> None:
+        self.tasks = ""
+
+    def __call__(
+        self,
+        shell: Any,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType,
+        tb_offset: int | None = None,
+    ) -> None:
+        from IPython.display import display
+
+        if isinstance(error, NotImplementedError) and (unsolved := _UNSOLVED.fullmatch(str(error))):
+            self.tasks = unsolved[1]
+            title, message = (
+                self.tasks,
+                "Replace the line `raise NotImplementedError(...)` with your code, and run this cell again.",
+            )
+        elif isinstance(error, NameError) and self.tasks:
+            title = self.tasks
+            message = (
+                f"`{error.name}` is not defined. If it comes from {title}, solve that first. Otherwise check the spelling."
+            )
+        else:
+            shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+            return
+        card = check_card(title, "not solved yet", ORANGE, message)
+        display({"text/plain": f"{title}: not solved yet. {message}", "text/html": card}, raw=True)
