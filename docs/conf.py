@@ -185,6 +185,7 @@ def _let_names_break(app: Sphinx, page: str, template: str, context: dict[str, A
     if "body" in context:
         names = r'(?<=<span class="pre">)[^<]+|(?<=<h1>)[^<]+'
         body = re.sub(names, lambda name: _PARTS.sub("<wbr>", name[0]), context["body"])
+        body = re.sub(r'(href="\.\./[^":]+)\.ipynb"', r'\1.html"', body)  # links that cells of the start page print
         context["body"] = re.sub(r"[\d.]+x \[[\d.-]+\]", r'<span class="course-together">\g<0></span>', body)
     if "genindexentries" in context:
         context["genindexentries"] = [

@@ -57,7 +57,8 @@ class Machine:
         return "\n".join((self.ready, *(f"{what:36}  {answer}" for what, answer in self._rows())))
 
     def _repr_html_(self) -> str:
-        return notebook_table(self.ready, {"what": LEFT, "here": LEFT}, [({}, row) for row in self._rows()])
+        rows = [*self._rows()[:-1], ("next", progress_of().next_link)]
+        return notebook_table(self.ready, {"what": LEFT, "here": LEFT}, [({}, row) for row in rows])
 
 
 def this_machine() -> Machine:

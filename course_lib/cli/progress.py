@@ -6,21 +6,33 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib._util.files import course_folder
+from course_lib._util.html import GREEN, LEFT, RIGHT, notebook_table
+from course_lib._util.progress_bar import in_notebook
 from course_lib.exercises import lecture_numbers, of_lecture
 from course_lib.exercises.progress import done
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
 class LectureProgress:
-    """`minutes_left` is what the unsolved exercises take."""
+    """`minutes_left` is what the unsolved exercises take, and `page` the notebook in the course's folder."""
 
     number: int
     title: str
     solved: int
     exercises: int
     minutes_left: int
+    page: str
+
+    @property
+    def heading(self) -> str:
+        """As in the syllabus."""
+        return f"{self.number}. {self.title}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,11 @@ class LabProgress:
     written: int
     files: int
     points: float
+
+    @property
+    def page(self) -> str:
+        """The notebook in the course's folder."""
+        return f"labs/{self.name}/{self.name}.ipynb"
 
 
 @dataclass(frozen=True)
@@ -47,9 +64,7 @@ class Progress:
 
     def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
-        lectures = [
-            (f"{row.number}. {row.title}", f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures
-        ]
+        lectures = [(row.heading, f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures]
         solved, exercises, minutes = (
             sum(getattr(row, column) for row in self.lectures) for column in ("solved", "exercises", "minutes_left")
         )
@@ -61,15 +76,51 @@ class Progress:
         yield ("lab", "files written", "points to earn"), labs
 
     @property
-    def next_step(self) -> str:
+    def next_row(self) -> LectureProgress | LabProgress | None:
         """The first lecture with an unsolved exercise, then the first lab without all of its files."""
-        for lecture in self.lectures:
-            if lecture.solved < lecture.exercises:
-                return f"next: lecture {lecture.number}, {lecture.title}"
-        for lab in self.labs:
-            if lab.written < lab.files:
-                return f"next: {lab.title}"
-        return "next: `course check LAB` says whether the files are right"
+        lecture = next((row for row in self.lectures if row.solved < row.exercises), None)
+        return lecture or next((row for row in self.labs if row.written < row.files), None)
+
+    @property
+    def next_step(self) -> str:
+        """In one line."""
+        row = self.next_row
+        if isinstance(row, LectureProgress):
+            return f"next: lecture {row.number}, {row.title}"
+        return f"next: {row.title}" if row else "next: `course check LAB` says whether the files are right"
+
+    @property
+    def next_link(self) -> Markup | str:
+        """The same for a notebook of the course."""
+        words = self.next_step.removeprefix("next: ")
+        return _link(self.next_row.page, words) if self.next_row else words
+
+    def _repr_html_(self) -> str:
+        from markupsafe import Markup
+
+        pages = [[_link(row.page, row.heading) for row in self.lectures], [_link(row.page, row.title) for row in self.labs]]
+        text = Markup("<p><b>Next: {}</b></p>").format(self.next_link)
+        for ((first, middle, last), rows), links in zip(self.tables(), pages, strict=True):
+            cells = [(link, _bar(share), number) for link, (_, share, number) in zip([*links, rows[-1][0]], rows, strict=True)]
+            text += Markup(notebook_table("", {first: LEFT, middle: LEFT, last: RIGHT}, [({}, row) for row in cells]))
+        return text
+
+
+def _link(page: str, words: str) -> Markup:
+    """To a notebook, from one of another folder."""
+    from markupsafe import Markup
+
+    return Markup('<a href="../{}">{}</a>').format(page, words)
+
+
+def _bar(share: str) -> Markup:
+    """A bar for a text such as "2 of 3", and the text."""
+    from markupsafe import Markup
+
+    done, total = map(int, share.split(" of "))
+    filled = f"display:block;height:100%;width:{100 * done / max(total, 1):.0f}%;background:{GREEN}"
+    bar = "display:inline-block;width:6em;height:.6em;background:#8884"
+    return Markup('<span style="{}"><span style="{}"></span></span> {}').format(bar, filled, share)
 
 
 def progress_of(root: Path | None = None) -> Progress:
@@ -87,7 +138,9 @@ def progress_of(root: Path | None = None) -> Progress:
         exercises = of_lecture(number)
         open_ones = [exercise for exercise in exercises if exercise.id not in solved]
         minutes = sum(exercise.minutes for exercise in open_ones)
-        lectures.append(LectureProgress(number, _title(root, number), len(exercises) - len(open_ones), len(exercises), minutes))
+        count = len(exercises)
+        title, page = _title_and_page(root, number)
+        lectures.append(LectureProgress(number, title, count - len(open_ones), count, minutes, page))
     handed = []
     for lab in map(labs.find, labs.names()):
         written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
@@ -96,21 +149,27 @@ def progress_of(root: Path | None = None) -> Progress:
 
 
 def show_progress() -> None:
-    """Print the progress of this user; the start page calls it."""
+    """Print the progress of this user; the start page calls it, and shows tables with links."""
     from course_lib.cli import console
 
     found = progress_of()
+    if in_notebook():
+        from IPython.display import display
+
+        display(found)
+        return
     for columns, rows in found.tables():
         console.table("", columns, rows)
     print(found.next_step)
 
 
-def _title(root: Path | None, number: int) -> str:
-    """From the heading of the lecture's first cell."""
+def _title_and_page(root: Path | None, number: int) -> tuple[str, str]:
+    """From the heading of the lecture's first cell, and the name of the file."""
     for path in (root or Path()).glob(f"lectures/{number:02}_*.ipynb"):
+        page = f"lectures/{path.name}"
         try:
             first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
         except (OSError, ValueError, LookupError, TypeError, RecursionError):  # a reader may have damaged a notebook
-            break
-        return first.splitlines()[0].lstrip("# ").partition(" ")[2]
-    return f"Lecture {number}"
+            return f"Lecture {number}", page
+        return first.splitlines()[0].lstrip("# ").partition(" ")[2], page
+    return f"Lecture {number}", "lectures/00_start_here.ipynb"

@@ -27,4 +27,4 @@ def test_a_machine_in_words(machine, ready, rows):
 
 
 def test_this_machine_says_what_is_next():
-    assert "\nnext " in repr(this_machine())
+    assert "\nnext " in repr(this_machine()) and '<a href="../lectures/' in this_machine()._repr_html_()

@@ -50,6 +50,10 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     solved = rf"^ *15\. Transformers that generate +1 of {len(of_lecture(15))} "
     assert re.search(solved, said, re.MULTILINE) and "Lab 01: your first engine" in said
+    page = found._repr_html_()  # in a notebook
+    assert page.startswith('<p><b>Next: <a href="../lectures/01_why_an_inference_optimizer.ipynb">lecture 1, ')
+    assert 'href="../labs/lab16_your_network/lab16_your_network.ipynb"' in page and "width:100%" not in page
+    assert f"width:{100 / len(of_lecture(15)):.0f}%;background:#009E73" in page
     folder = state / "labs" / "lab01_first_engine"
     folder.mkdir(parents=True)
     (folder / "model.onnx").touch()
