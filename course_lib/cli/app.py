@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -71,6 +72,8 @@ def _options(
 
 def main() -> None:
     """Entry point. Every error is one line; ``--debug`` adds the traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a mark such as a tick, where the output is not UTF-8
     try:
         status = app(standalone_mode=False)
         if status == _INTERRUPTED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -29,7 +30,8 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
         self._total, self._done, self._earlier = total, 0, 0
         self._started = self._last = time.monotonic()
         self._console = Console(stderr=True, quiet=not shown, highlight=False, emoji=False)
-        self._bar = Progress(transient=True, console=self._console, disable=not self._console.is_terminal)
+        bar = shown and sys.stderr.isatty()
+        self._bar = Progress(transient=True, console=self._console, disable=not bar, redirect_stdout=bar, redirect_stderr=bar)
         self._task = self._bar.add_task(f"grading {title}", total=total)
 
     def __enter__(self) -> BatchProgress:

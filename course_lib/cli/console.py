@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WIDE = 190  # columns from which every part of a layer table has room
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
+_NARROW = 10  # columns of a cell that is wrapped, at least
 _INDENT = 6 * " "  # before the rest of a line that is wrapped
 _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
@@ -49,7 +50,7 @@ def in_full(out: Console, markup: str) -> None:
     first = text.wrap(out, out.width)[0]
     out.print(first)
     rest = len(text.plain) - len(text.plain[len(first.plain) :].lstrip())
-    for line in text[rest:].wrap(out, out.width - len(_INDENT)) if rest < len(text.plain) else ():
+    for line in text[rest:].wrap(out, max(out.width - len(_INDENT), 1)) if rest < len(text.plain) else ():
         out.print(Text(_INDENT).append_text(line))
 
 
@@ -65,7 +66,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wra
         in_full(out, f"[bold]{escape(title)}[/]")
     drawn = Table(header_style="bold cyan", box=box.SIMPLE_HEAD)
     for column in columns:
-        drawn.add_column(column, overflow="fold", no_wrap=wrapped is not None and column not in wrapped)
+        wraps = wrapped is None or column in wrapped
+        drawn.add_column(
+            column, overflow="fold" if wraps else "ellipsis", no_wrap=not wraps, min_width=_NARROW if wraps else None
+        )
     for row in rows:
         drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
     out.print(drawn)
@@ -110,9 +114,9 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
-    varied = [column for column in columns if len({row[column] for row in rows}) > 1 or column not in ("types", "shape")]
+    varied = [column for column in columns if column != "types" or len({row[column] for row in rows}) > 1]
     shown = [column for column in varied if any(row[column] for row in rows)]
-    table(title, shown, [[row[c] for c in shown] for row in rows], ("kernel", "onnx", "operators"))
+    table(title, shown, [[row[c] for c in shown] for row in rows], ("kernel", "onnx", "operators", "types", "shape"))
     in_full(_console(), escape(layer_table.caption()))
     if most:
         moved = size(sum(kernel.bytes for kernel in layer_table.kernels))

@@ -84,6 +84,7 @@ def lab(
     configured = [
         Path(course_lib.__file__).with_name("jupyter") / who for who in ("everybody", *([] if instructor else ["learners"]))
     ]
+    command += ["--custom-css", f"--ServerApp.tornado_settings={{'static_custom_path': ['{configured[0] / 'custom'}']}}"]
     own = filter(None, (*map(str, configured), os.environ.get("JUPYTER_CONFIG_PATH")))
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(own)
     if hasattr(os, "geteuid") and os.geteuid() == 0:

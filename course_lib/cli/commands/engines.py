@@ -218,8 +218,10 @@ def _plan(
 
 def _beside(model: Path) -> Path | None:
     """The recipe in the folder of an ONNX file, as a lab's export writes it."""
+    if model.suffix == ".plan" or not model.is_file():
+        return None
     path = model.with_name("recipe.toml")
-    return path if model.suffix != ".plan" and model.is_file() and path.is_file() else None
+    return path if path.is_file() else None
 
 
 def _with(recipe: Path | None) -> str:

@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from course_lib._util.files import cache_folder, write_atomically
 from course_lib._util.plain_text import plain
 from course_lib.benchmark.device_lock import alone
 from course_lib.benchmark.records import RESULTS
-from course_lib.engines import split_target
+from course_lib.engines import Worker, split_target
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.engines.cuda import driver
 from course_lib.grading.judge.health import Device
@@ -44,7 +44,7 @@ class SharedTimings:
     """A folder with a timing cache for each device and version of TensorRT."""
 
     folder: Path  # the grader alone writes to it
-    made: dict[str, Any]  # how the times for this lab were taken, for the verdict
+    made: Mapping[str, Any]  # how the times for this lab were taken, for the verdict
 
     @property
     def variables(self) -> dict[str, str]:
@@ -67,26 +67,36 @@ def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None
     folder = cache_folder("timings")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     gpu = re.sub(r"[^A-Za-z0-9]+", "_", driver.model()) or device.name
-    marker = folder / f"{lab.name}-{gpu}-{examiner.builder.replace('/', '_')}.json"
+    with Worker(split_target(examiner.builder)[1]) as worker:
+        version = next((row["version"] for row in worker.backends() if row["name"] == "tensorrt"), None)
+    marker = folder / f"{lab.name}-{gpu}-{examiner.builder.replace('/', '_')}-{version}.json"
     with FileLock(f"{marker}.lock"), alone(device.name):  # graders of other GPUs wait for the same times
         if not marker.is_file():
-            _copy_recorded(folder)
+            recorded = _copy_recorded(folder)
             load = psutil.cpu_percent(interval=1.0)
             try:
                 _examine_reference(lab, examiner, folder)
             except Exception as error:  # of the course's own code, or of this machine; the grading that follows meets it, too
                 traceback.print_exc()
                 return SharedTimings(folder, {"failed": plain(f"{type(error).__name__}: {error}", 300)})
-            made = {"lab": lab.name, "device": device.name, "builder": examiner.builder, "host_busy_percent_before": load}
+            made: dict[str, Any] = {
+                "lab": lab.name,
+                "device": device.name,
+                "builder": examiner.builder,
+                "host_busy_percent_before": load,
+            }
+            made["began_with"] = recorded
             write_atomically(marker, json.dumps(made).encode())
     return SharedTimings(folder, json.loads(marker.read_bytes()))
 
 
-def _copy_recorded(folder: Path) -> None:
-    """Begin with the recorded times. Builds choose their file by its name, and TensorRT rejects one from another GPU or version."""
-    for recorded in _RECORDED.glob("*.timings"):
-        if not (folder / recorded.name).exists():
-            write_atomically(folder / recorded.name, recorded.read_bytes())
+def _copy_recorded(folder: Path) -> list[str]:
+    """Begin with the recorded times of this model of GPU, and return their files' names. TensorRT rejects one of another version."""
+    gpu = re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
+    copied = [path for path in _RECORDED.glob(f"*-{gpu}.timings") if not (folder / path.name).exists()]
+    for path in copied:
+        write_atomically(folder / path.name, path.read_bytes())
+    return [path.name for path in copied]
 
 
 def _examine_reference(lab: Lab, examiner: Examiner, folder: Path) -> None:

@@ -77,8 +77,8 @@ class Submission(Reviewed):
 
     @property
     def ungraded(self) -> bool:
-        """Whether the grader failed before it could judge a task."""
-        return any(task.tier == "ungraded" for task in self.tasks)
+        """Whether the grader failed before it could judge a task, and no person has given points."""
+        return not self.judged and all(task.tier == "ungraded" for task in self.tasks)
 
     @property
     def judged(self) -> float:

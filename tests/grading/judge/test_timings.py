@@ -11,6 +11,7 @@ import pytest
 from course_lib import labs
 from course_lib.benchmark.records import RESULTS
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
+from course_lib.engines.cuda import driver
 from course_lib.grading.judge import judging
 from course_lib.grading.judge.health import Device
 from course_lib.grading.judge.judging import judge
@@ -68,10 +69,13 @@ def test_the_reference_is_examined_once_and_all_builds_read_its_timings(tmp_path
     assert "tensorrt-8.6.0-sm90-H100.timings" in provenance["timings"]["sha256"]
 
 
-def test_the_reference_starts_from_the_recorded_times(tmp_path, examined):
+def test_the_reference_starts_from_the_recorded_times(tmp_path, examined, monkeypatch):
+    monkeypatch.setattr(driver, "model", lambda: "NVIDIA H200")
     recorded = [path.name for path in (RESULTS / "timing_caches").glob("*.timings")]
     assert recorded == ["tensorrt-8.6.0-sm90-NVIDIA_H200.timings"]
-    digests = judged(submission(tmp_path / "ada"))["timings"]["sha256"]
+    timings = judged(submission(tmp_path / "ada"))["timings"]
+    digests = timings["sha256"]
+    assert timings["began_with"] == recorded
     assert digests[recorded[0]] == hashlib.sha256((RESULTS / "timing_caches" / recorded[0]).read_bytes()).hexdigest()
 
 
