@@ -178,7 +178,7 @@ def test_a_lecture_has_what_every_lecture_has(path):
     questions = re.findall(r"\*\*Question\.\*\*.*?<details><summary>Answer</summary>", text, re.DOTALL)
     assert len(questions) >= 3
     for part in (
-        "**Common misconception.**",
+        "**_Common misconception._**",
         "**Migration box.**",
         "## Pitfalls",
         "## Explain it to a colleague",
