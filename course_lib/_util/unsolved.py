@@ -23,6 +23,13 @@ def show_unsolved_as_cards() -> None:
     get_ipython().set_custom_exc((NotImplementedError, NameError), _Unsolved())
 
 
+def _of_the_cell(trace: TracebackType | None) -> bool:
+    """Whether the error is in the cell's own lines and not in a function that it calls, where only a traceback says which line."""
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_name == "<module>"
+
+
 class _Unsolved:
     """Handles the errors of unsolved cells; `tasks` are those of the last such cell that ran."""
 
@@ -45,7 +52,7 @@ class _Unsolved:
                 self.tasks,
                 "Replace the line `raise NotImplementedError(...)` with your code, and run this cell again.",
             )
-        elif isinstance(error, NameError) and self.tasks:
+        elif type(error) is NameError and error.name and self.tasks and _of_the_cell(trace):
             title = self.tasks
             message = (
                 f"`{error.name}` is not defined. If it comes from {title}, solve that first. Otherwise check the spelling."

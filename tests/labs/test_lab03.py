@@ -186,7 +186,7 @@ def test_a_rebuild_on_a_gpu_is_short_and_has_the_same_tactics(seconds, tactics, 
     class OnGpu(Examiner):
         on_gpu = True  # type: ignore[assignment]
 
-        def runnable(self, model: Path, recipe: Any, built: Any = None) -> Any:
+        def build(self, model: Path, recipe: Any) -> Any:
             assert self.launcher and model.is_file() and (recipe.precision, recipe.optimization_level) == ("fp32", theirs)
             commands.append(self.launcher(["python"]))
             return plans[len(commands) - 1]

@@ -8,6 +8,7 @@ CELLS = {
     "early": "unknown",
     "task": "raise NotImplementedError('Task 2 and Task 3 are not solved yet')  # your code here",
     "dependent": "recipe",
+    "function": "def mine():\n    return recipee\nmine()",
     "own": "raise NotImplementedError('a method of mine')",
     "other": "1 / 0",
 }
@@ -29,4 +30,4 @@ def test_unsolved_cells_show_cards_and_are_errors(monkeypatch: pytest.MonkeyPatc
             outputs[name] = notebook.cells[index].outputs
     assert "Task 2 and Task 3: not solved yet" in outputs["task"][0].data["text/html"]
     assert "`recipe` is not defined. If it comes from Task 2 and Task 3" in outputs["dependent"][0].data["text/plain"]
-    assert [outputs[name][0].output_type for name in ("early", "own", "other")] == ["error"] * 3
+    assert [outputs[name][0].output_type for name in ("early", "function", "own", "other")] == ["error"] * 4

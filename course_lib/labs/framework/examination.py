@@ -149,7 +149,12 @@ class Examiner:
 
     def engine(self, plan: Plan) -> TimedWorker:
         """A worker that holds the plan and is timed by the examiner's clock."""
-        return TimedWorker.start(self._worker(self.launcher), plan, ours=False, device_clock=self.on_gpu)
+        try:
+            return TimedWorker.start(self._worker(self.launcher), plan, ours=False, device_clock=self.on_gpu)
+        except EngineError as error:
+            if isinstance(error.__context__, BackendUnavailable):
+                self._check_backend(self.runner, error.__context__)
+            raise
 
     def reference(self, plan: Plan) -> TimedWorker:
         """The same for one of the course's own plans."""
@@ -161,22 +166,23 @@ class Examiner:
         return TimedWorker.start(worker, source, ours=True, device_clock=self.on_gpu)
 
     def _built(self, model: Path, recipe: Recipe, target: str) -> Plan:
-        """The plan. Errors of this process, which holds a submission, are the submission's.
-
-        If it reports that a backend is missing, a process without the submission decides whether that is so.
-        """
+        """The plan. Errors of this process, which holds a submission, are the submission's."""
         try:
             return build(model, recipe, backend=target, time_limit_s=self.build_s, launcher=self.launcher)
         except BackendUnavailable as error:
-            name, environment = split_target(target)
-            with Worker(environment, launcher=uncharged(self.launcher)) as worker:
-                if not any(row.get("name") == name and row.get("version") for row in worker.backends()):
-                    raise
+            self._check_backend(target, error)
             raise BuildError(str(error)) from None
         except (BuildError, RecipeError):
             raise
         except CourseError as error:
             raise BuildError(str(error), code=error.code) from None
+
+    def _check_backend(self, target: str, error: BackendUnavailable) -> None:
+        """Raise the error if a process without the submission does not find the backend either: then it is the machine's fault."""
+        name, environment = split_target(target)
+        with Worker(environment, launcher=uncharged(self.launcher)) as worker:
+            if not any(row.get("name") == name and row.get("version") for row in worker.backends()):
+                raise error
 
     def _worker(self, launcher: Launcher | None) -> Worker:
         return Worker(split_target(self.runner)[1], launcher=launcher, most_bytes=MOST_ANSWERED)

@@ -197,8 +197,9 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
     answers = [found.get(name) for name in given.NIGHTS]
     hint = "Compare in this order: fused operators, tactics, weights. The bytes of a plan or of a file decide nothing."
     right = _of_answers("nights with the right difference", kinds, [one and one.differs for one in answers], HALF, hint=hint)
-    reasons = [_WORDS[case.expected].get(one.differs, "") for case, one in zip(kinds, answers, strict=True) if one]
-    yield replace(right, expected="; ".join(filter(None, reasons)))
+    wrong = [(case, one) for case, one in zip(kinds, answers, strict=True) if one and one.differs != case.expected]
+    reasons = [(case.shown, _WORDS[case.expected].get(one.differs)) for case, one in wrong]
+    yield replace(right, expected="; ".join(f"{night}: {reason}" for night, reason in reasons if reason))
     hint = "A kernel counts if no kernel of yesterday's engine has its tactic."
     yield _of_answers("nights with the right count", counts, [one and one.new_tactics for one in answers], hint=hint)
 
@@ -475,7 +476,7 @@ def _real_cache(work: TuningWork) -> Iterator[Criterion]:
     classifier, recipe = given.cache_build(submitted_recipe(work.folder))
     model.write_bytes(classifier.SerializeToString())
     with_cache = replace(examiner, launcher=lambda command: ["env", f"{FOLDER_VARIABLE}={folder}", *command])
-    first, second, third = (with_cache.runnable(model, recipe) for _ in range(3))
+    first, second, third = (with_cache.build(model, recipe) for _ in range(3))
     hint = "Which optimization level ignores the timing cache, and which flag disables it?"
     share = max(second.build_seconds, third.build_seconds) / first.build_seconds
     yield at_most("time of a rebuild from TensorRT's timing cache", share, _REBUILD_SHARE, unit="x", hint=hint)

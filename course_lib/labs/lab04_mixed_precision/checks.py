@@ -185,7 +185,7 @@ _COARSE = "A tensor still overflows, or rounds more coarsely than FP16. Rank the
 
 def error(work: MixedWork) -> Iterator[Criterion]:
     """FP16 that answers like FP32."""
-    yield (is_half := half_engine(work.kernels))
+    yield (is_half := half_engine(work))
     if is_half.met:
         yield from work.answers
 
@@ -217,15 +217,17 @@ _SPLIT_HINT = (
 _SPEED_HINT = "Which kernels does the FP32 engine not have? Each cast costs a round trip to memory."
 
 
-def half_engine(yours: Kernels) -> Criterion:
-    """Whether at most half of the kernels compute in FP32."""
-    name, shown, most = "kernels of an FP16 engine", f"{yours.wide} of {yours.total} in {yours.wide_types}", yours.total // 2
+def half_engine(work: MixedWork) -> Criterion:
+    """Whether at most half of the kernels compute in FP32: of the engine's or of the reference's, which kernels of no use cannot raise."""
+    yours = work.kernels
+    name, shown = "kernels of an FP16 engine", f"{yours.wide} of {yours.total} in {yours.wide_types}"
+    most = min(yours.total, work.expected_of_builders["tensorrt_rtx"]["total"]) // 2  # which proves the types for every builder
     return Criterion(name, shown, f"at most {most} in FP32", yours.wide <= most, HALF, _HALF_HINT)
 
 
 def kernels(work: MixedWork) -> Iterator[Criterion]:
     """FP16 wherever it helps. The kernels of a wrong engine do not count."""
-    yield (is_half := half_engine(work.kernels))
+    yield (is_half := half_engine(work))
     if not is_half.met:
         return
     wrong = [criterion for criterion in work.answers if criterion.needed_for == HALF and not criterion.met]

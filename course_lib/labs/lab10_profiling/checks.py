@@ -107,7 +107,7 @@ class PipelineWork(Work):
         """The largest error on fresh scans in streams of odd sizes, in % of the largest logit."""
         rng = self.rng()
         self.examiner.begins("scans: new ones through both pipelines", 8)
-        with self.started(ours=False) as yours, self.started(ours=True) as given:
+        with self.started(ours=True) as given, self.started(ours=False) as yours:
             streams = (fresh_stream(sizes, rng) for sizes in SIZES)
             error = max(checked_error(given.infer(stream), yours.infer(stream)) for stream in streams)
         self.figures["largest_error"] = error / 100

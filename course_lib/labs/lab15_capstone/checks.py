@@ -78,7 +78,7 @@ class PipelineWork(Work):
             raise EngineError(f"{longer}: that cannot keep up with the camera")
         found = {name: detectors[name].answers() for name in ("yours", "eager")}
         made = partial(JudgedTrial, scenes, settings, found)
-        calls, limit_s = self.frames // FRAMES_PER_CALL, 2 * examiner.measure_s
+        calls, limit_s = max(self.frames // FRAMES_PER_CALL, 4), 2 * examiner.measure_s
         trial = made(examiner.measured(lambda: call_times(detectors, calls, lambda call_ms: decided(made(call_ms)), limit_s)))
         self.figures |= {**asdict(trial.quality), "mean_ap_given": trial.given.mean_ap, "period_ms": trial.period_ms}
         self.figures |= {"p99_ms": trial.replay.p99_ms, "lost_share": trial.replay.lost_share}

@@ -122,3 +122,10 @@ def test_a_plan_without_datatypes_proves_no_precision_and_runs_nevertheless(monk
     assert examiner.runnable(Path("model.onnx"), half) is plan and examiner.build(Path("model.onnx"), Recipe()) is plan
     with pytest.raises(PrecisionError, match="nothing is proved"):
         examiner.build(Path("model.onnx"), half)
+
+
+def test_a_backend_that_is_gone_when_an_engine_is_loaded_is_the_machines_fault(liar, small_ort_plan: Plan, monkeypatch):
+    gone = {"here": environment.HERE, "liar": liar("at once", "BackendUnavailable")}
+    monkeypatch.setattr(environment, "environments", lambda: gone)
+    with pytest.raises(BackendUnavailable):
+        Examiner(builder="onnxruntime", runner="tensorrt@liar").engine(small_ort_plan)

@@ -69,4 +69,4 @@ def _described(info: ValueInfoProto) -> str:
 
     tensor = info.type.tensor_type
     sizes = (str(size.dim_value) if size.HasField("dim_value") else "N" for size in tensor.shape.dim)
-    return f"{TensorProto.DataType.Name(tensor.elem_type).lower()} {' x '.join(sizes)}"
+    return f"{TensorProto.DataType.Name(tensor.elem_type).lower()} {' x '.join(sizes) or 'scalar'}"
