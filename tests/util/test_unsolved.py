@@ -3,6 +3,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from course_lib._util import unsolved
+
 CELLS = {
     "find": "from course_lib import labs\nlabs.find('lab01')",
     "early": "unknown",
@@ -30,4 +32,5 @@ def test_unsolved_cells_show_cards_and_are_errors(monkeypatch: pytest.MonkeyPatc
             outputs[name] = notebook.cells[index].outputs
     assert "Task 2 and Task 3: not solved yet" in outputs["task"][0].data["text/html"]
     assert "`recipe` is not defined. If it comes from Task 2 and Task 3" in outputs["dependent"][0].data["text/plain"]
+    unsolved.show_unsolved_as_cards()  # nothing to do outside a notebook
     assert [outputs[name][0].output_type for name in ("early", "function", "own", "other")] == ["error"] * 4
