@@ -105,7 +105,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     axes.set(xlim=(_LEFT - 0.02, _RIGHT + _WIDTH + 0.02), ylim=(y + 2.2, -0.9))
     axes.set_axis_off()
     axes.set_title(
-        f"TensorRT moves {before.total_bytes / after.total_bytes:.1f} times fewer bytes than one kernel per operator"
+        f"TensorRT moves {100 - 100 * after.total_bytes / before.total_bytes:.0f} % fewer bytes than one kernel per operator"
     )
     return figure
 
