@@ -136,7 +136,7 @@ def networks_sentence(data: Data) -> str:
     slower = [name for name in networks if all(speed < 1 for key, speed in speeds.items() if key[0] == name)]
     fastest, slowest = (f"{title(*key[:2]).replace(', ', ' in ')} at batch {key[2]}" for key in (high, low))
     text = f"""On {data["device"]} GPUs, the engines of {tensorrt(data)} are up to {speeds[high]:.2f} times as fast as the fastest PyTorch
-        variant in FP16 ({fastest}). The slowest, {slowest}, has {speeds[low]:.2f} times its speed."""
+        variant in FP16 ({fastest}). The lowest ratio is {speeds[low]:.2f}, for {slowest}."""
     return page(text + f" PyTorch is faster on {' and '.join(slower)}." * bool(slower))
 
 

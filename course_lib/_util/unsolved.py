@@ -47,18 +47,16 @@ class _Unsolved:
         from IPython.display import display
 
         if isinstance(error, NotImplementedError) and (unsolved := _UNSOLVED.fullmatch(str(error))):
-            self.tasks = unsolved[1]
-            title, message = (
-                self.tasks,
-                "Replace the line `raise NotImplementedError(...)` with your code, and run this cell again.",
-            )
+            self.tasks = title = unsolved[1]
+            mark = "not solved yet"
+            message = "Replace the line `raise NotImplementedError(...)` with your code, and run this cell again."
         elif type(error) is NameError and error.name and self.tasks and _of_the_cell(trace):
-            title = self.tasks
+            title, mark = error.name, "not defined"
             message = (
-                f"`{error.name}` is not defined. If it comes from {title}, solve that first. Otherwise check the spelling."
+                f"If the cell of {self.tasks} defines `{title}`, solve and run that cell first. Otherwise check the spelling."
             )
         else:
             shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
             return
-        card = check_card(title, "not solved yet", ORANGE, message)
-        display({"text/plain": f"{title}: not solved yet. {message}", "text/html": card}, raw=True)
+        card = check_card(title, mark, ORANGE, message)
+        display({"text/plain": f"{title}: {mark}. {message}", "text/html": card}, raw=True)

@@ -21,7 +21,7 @@ def build(model: Path, recipe: Recipe, **options: Any) -> Plan:
     from course_lib import engines
 
     if not model.is_file():  # before a bar is shown
-        raise BuildError(f"{model}: no such file")
+        raise BuildError(f"{model}: no such file; expected an ONNX file: check the path")
     try:
         return engines.build(model, recipe, **options)
     except BuildError as error:

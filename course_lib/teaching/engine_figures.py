@@ -72,7 +72,9 @@ def draw_caches(rows: Sequence[Row]) -> Figure:
     found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
     ways = list(found)
     times = found[ways[0]] / found[ways[-1]]
-    return log_dots(found, "time until the plan is ready (s)", f"From the {ways[-1]} a plan comes {times:.3g} times as fast")
+    return log_dots(
+        found, "time until the plan is ready (s)", f"With the {ways[-1]}, the plan is ready {times:.3g} times as fast"
+    )
 
 
 def draw_switch(rows: Sequence[Row]) -> Figure:

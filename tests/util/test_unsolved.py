@@ -31,6 +31,6 @@ def test_unsolved_cells_show_cards_and_are_errors(monkeypatch: pytest.MonkeyPatc
                 client.execute_cell(notebook.cells[index], index)
             outputs[name] = notebook.cells[index].outputs
     assert "Task 2 and Task 3: not solved yet" in outputs["task"][0].data["text/html"]
-    assert "`recipe` is not defined. If it comes from Task 2 and Task 3" in outputs["dependent"][0].data["text/plain"]
+    assert "recipe: not defined. If the cell of Task 2 and Task 3 defines" in outputs["dependent"][0].data["text/plain"]
     unsolved.show_unsolved_as_cards()  # nothing to do outside a notebook
     assert [outputs[name][0].output_type for name in ("early", "function", "own", "other")] == ["error"] * 4

@@ -18,11 +18,11 @@ from course_lib.grading.isolation import withheld
 COURSE_FILES = (  # also in a wheel
     *("LICENSE", "nbgrader_config.py", "lectures/*.ipynb", "lectures/figures/*", "labs/*/*.ipynb", "docs/api/*.md"),
     *("docs/glossary.md", "docs/messages.md", "docs/status.md", "docs/benchmarks.md", "docs/how_benchmarks_are_gamed.md"),
-    *("docs/threat_model.md", "docs/your_model.md", "docs/installing.md"),
+    *("docs/threat_model.md", "docs/your_model.md", "docs/installing.md", "docs/results.svg"),
 )
 COPIED = (
     *COURSE_FILES,
-    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", "docs/results.svg", "docs/report.png"),
+    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", "docs/report.png", "docs/report_dark.png"),
     *(".gitignore", "Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*"),
 )
 IN_WHEEL = "course_files"  # the folder of the library that has them there

@@ -191,7 +191,7 @@ def loop(work: GenerationWork) -> Iterator[Criterion]:
         for case in cases:
             prompt, _, position, _ = case.arguments
             fewest.append(replace(case, expected=fewest_calls(position, len(prompt), len(case.expected)), mistakes={}))
-        name = "requests with no more calls than are enough"
+        name = "requests answered with the fewest calls"
         hint = "Which calls have scores that nothing reads, and which could be one call?"
         yield runner.case_criterion(name, fewest, [one["calls"] for one in found], hint=hint)
 
