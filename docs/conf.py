@@ -186,7 +186,9 @@ def _let_names_break(app: Sphinx, page: str, template: str, context: dict[str, A
         names = r'(?<=<span class="pre">)[^<]+|(?<=<h1>)[^<]+'
         body = re.sub(names, lambda name: _PARTS.sub("<wbr>", name[0]), context["body"])
         body = re.sub(r'(href="\.\./[^":]+)\.ipynb"', r'\1.html"', body)  # links that cells of the start page print
-        context["body"] = re.sub(r"[\d.]+x \[[\d.-]+\]", r'<span class="course-together">\g<0></span>', body)
+        if page.endswith("benchmarks"):  # its tables; elsewhere such a text can be in an attribute or in a widget's data
+            body = re.sub(r"[\d.]+x \[[\d.-]+\](?![^<]*>)", r'<span class="course-together">\g<0></span>', body)
+        context["body"] = body
     if "genindexentries" in context:
         context["genindexentries"] = [
             (letter, [(Markup("<wbr>").join(map(escape, _PARTS.split(name))), known) for name, known in entries])

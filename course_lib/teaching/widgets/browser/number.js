@@ -129,7 +129,7 @@ function drawNeighbors(svg, format, value, width) {
   svg.append(label(place(at), 78, Math.abs(offset) > around ? "value, far outside" : "value", { "text-anchor": anchor }),
     shape("path", { d: `M${place(at) - 5} 82 h10 l-5 10 z`, fill: COLORS[1] }),
     shape("line", { x1: place(-around), x2: place(around), y1: 118, y2: 118, stroke: "currentColor" }),
-    label(width / 2, 134, `numbers of ${format.name} near it, one step is ${digits(step)}; green: the nearest`, { "text-anchor": "middle" }));
+    label(width / 2, 134, `${format.name} near it, one step is ${digits(step)}; green: the nearest`, { "text-anchor": "middle" }));
 }
 
 function drawRanges(svg, all, format, value, width) {
