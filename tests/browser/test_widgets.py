@@ -130,6 +130,14 @@ def test_a_page_scrolls_past_a_timeline(shown):
     assert page.get_by_role("status").inner_text() == before
 
 
+def test_a_timeline_follows_a_change_of_the_theme(shown):
+    page = shown(MAKERS["timeline"][0]())
+    drawn = "document.querySelector('canvas').toDataURL()"
+    light = page.evaluate(drawn)
+    page.evaluate("document.documentElement.style.color = document.body.style.color = 'rgb(230, 230, 230)'")
+    page.wait_for_function(f"{drawn} !== {light!r}")
+
+
 def test_names_appear_under_the_pointer_and_a_click_chooses(shown):
     page = shown(
         TimelineViewer(Timeline((Event("a_kernel", "kernel", 0, 1000, "s"), Event("b_kernel", "kernel", 3000, 1000, "s"))))
