@@ -9,6 +9,7 @@ PROFILE = "profile"  # the recipe's profiles and the model do not fit together
 FIXED_DIMENSION = "fixed_dimension"  # the same, because a dimension of the model is not dynamic
 OUTSIDE_PROFILES = "outside_profiles"  # a shape that no profile accepts
 ZERO_POINT = "zero_point"  # quantization that is not symmetric
+OTHER_NAME = "other_name"  # an input or output is not called as the task asks
 TWO_READINGS = "two_readings"  # a graph that a builder and a runner could read as two computations
 WORKER_ENDED = "worker_ended"  # a worker ended by itself, or something else ended it
 NO_ANSWER = "no_answer"  # a worker was stopped because it took too long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -55,10 +56,10 @@ def bar(doing: str) -> Iterator[Callable[[float | None, str], None]]:
 
 def in_notebook() -> bool:
     """Whether this is a Jupyter kernel."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
+    if "IPython" not in sys.modules:
         return False
+    from IPython import get_ipython
+
     return hasattr(get_ipython(), "kernel")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from types import TracebackType
 from typing import Any
 
@@ -16,11 +15,13 @@ _UNSOLVED = re.compile(r"(.+) (?:is|are) not solved yet")  # written by `ClearTa
 
 def show_unsolved_as_cards() -> None:
     """Install it in this kernel. Grading and "Validate" keep their errors, because nbgrader reads them."""
-    if "ipykernel" not in sys.modules or not in_notebook() or "NBGRADER_EXECUTION" in os.environ:
+    if not in_notebook() or "NBGRADER_EXECUTION" in os.environ:
         return
     from IPython import get_ipython
 
-    get_ipython().set_custom_exc((NotImplementedError, NameError), _Unsolved())
+    shell = get_ipython()
+    if NotImplementedError not in shell.custom_exceptions:
+        shell.set_custom_exc((NotImplementedError, NameError), _Unsolved())
 
 
 def _of_the_cell(trace: TracebackType | None) -> bool:

@@ -74,7 +74,7 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
     """
     _check_pairs(baseline_ms, candidate_ms)
     ratios = baseline_ms / candidate_ms
-    return _interval(float(np.median(ratios)), np.median(ratios[_resampled(len(ratios), seed)], axis=1), level)
+    return _interval(float(np.median(ratios)), np.median(ratios[resampled(len(ratios), seed)], axis=1), level)
 
 
 def total_speedup(
@@ -82,7 +82,7 @@ def total_speedup(
 ) -> Interval:
     """As `speedup`, for the ratio of the total times. A minority of slow calls does not move the median, but it moves this ratio."""
     _check_pairs(baseline_ms, candidate_ms)
-    picked = _resampled(len(baseline_ms), seed)
+    picked = resampled(len(baseline_ms), seed)
     ratios = baseline_ms[picked].sum(axis=1) / candidate_ms[picked].sum(axis=1)
     return _interval(float(baseline_ms.sum() / candidate_ms.sum()), ratios, level)
 
@@ -102,7 +102,7 @@ def median_interval(latencies_ms: np.ndarray, *, level: float = 0.95, seed: int 
     if latencies_ms.ndim != 1 or len(latencies_ms) < 10:
         raise ValueError(f"need a series of length >= 10, got shape {latencies_ms.shape}")
     medians = np.array([np.median(part) for part in np.array_split(latencies_ms, min(len(latencies_ms), _MOST_PARTS))])
-    picked = _resampled(len(medians), seed)
+    picked = resampled(len(medians), seed)
     return _interval(float(np.median(latencies_ms)), np.median(medians[picked], axis=1), level)
 
 
@@ -113,12 +113,12 @@ def _check_pairs(baseline_ms: np.ndarray, candidate_ms: np.ndarray) -> None:
         raise ValueError("a latency of 0 ms or less was recorded: the clock is too coarse or the call did nothing")
 
 
-def _resampled(n: int, seed: int | None) -> np.ndarray:
-    """Indices of the pairs in each resample of the moving-block bootstrap, ``(resamples, n)``."""
+def resampled(n: int, seed: int | None, resamples: int = _RESAMPLES) -> np.ndarray:
+    """Indices of the values in each resample of the moving-block bootstrap, ``(resamples, n)``."""
     block = max(1, math.isqrt(n))
-    starts = np.random.default_rng(seed).integers(0, n, size=(_RESAMPLES, math.ceil(n / block)))
+    starts = np.random.default_rng(seed).integers(0, n, size=(resamples, math.ceil(n / block)))
     picked = (starts[:, :, None] + np.arange(block)) % n  # blocks wrap around the end, so that every pair is equally likely
-    return picked.reshape(_RESAMPLES, -1)[:, :n]
+    return picked.reshape(resamples, -1)[:, :n]
 
 
 def _interval(found: float, resampled: np.ndarray, level: float) -> Interval:

@@ -152,7 +152,7 @@ def bench(measured: Mapping[str, Any], recipe: str) -> None:
         for name, median in measured["median_ms"].items()
     ]
     table(
-        f"{inputs}; {measured['rounds']} rounds in {measured['seconds']} s{recipe}",
+        f"run by {measured['backend']}; {inputs}; {measured['rounds']} rounds in {measured['seconds']} s{recipe}",
         ("engine", "kernels", "median ms", "p99 ms", "speedup"),
         rows,
     )

@@ -60,10 +60,11 @@ class Compiler:
         progress: bool | Report = False,
     ) -> Plan:
         """As the function `build`."""
-        if recipe is None:
-            from course_lib.recipe import Recipe
+        from course_lib.recipe import Recipe
 
-            recipe = Recipe()
+        if not isinstance(recipe, Recipe | None):
+            raise TypeError(f"recipe is {recipe!r:.80}, expected a Recipe: read a file with Recipe.load(path)")
+        recipe = recipe or Recipe()
         shown = bar("building") if progress is True else contextlib.nullcontext(progress or None)
         with tempfile.TemporaryDirectory() as folder, shown as report:
             path = _file(model, Path(folder))

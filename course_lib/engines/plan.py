@@ -201,7 +201,11 @@ def check_target(plan: Plan, capability: str | None) -> None:
     if capability and any(target.endswith("+") and _number(capability) >= _number(target) for target in plan.targets):
         return
     here = f"this GPU is {capability}" if capability else "this machine has no usable NVIDIA GPU"
-    advice = "build it for this device (`targets` in the recipe)" if capability else "build it with backend=default_runner()"
+    advice = (
+        "build it for this device (`targets` in the recipe)"
+        if capability
+        else "build it with backend=default_runner(), or `course build --backend onnxruntime`"
+    )
     raise PlanError(f"the plan runs on {', '.join(plan.targets)} and {here}: {advice}")
 
 

@@ -66,7 +66,8 @@ def signature_of(model: nn.Module) -> Signature:
     if method is None:
         raise TypeError(
             f"{type(model).__name__} does not say what its inputs are: give it a method signature() that returns "
-            "course_lib.models.Signature(inputs={...}, outputs=(...))"
+            "course_lib.models.Signature(inputs={...}, outputs=(...)), or pass it as export_onnx(..., signature=...). A shape is "
+            "such as ('batch', 3, 64, 64)"
         )
     signature: Signature = method()
     return signature

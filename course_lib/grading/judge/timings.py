@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
@@ -28,12 +27,11 @@ from course_lib._util.files import cache_folder, write_atomically
 from course_lib._util.plain_text import plain
 from course_lib.benchmark.device_lock import alone
 from course_lib.benchmark.records import RESULTS
-from course_lib.engines import Worker, split_target
-from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
-from course_lib.engines.cuda import driver
+from course_lib.engines import split_target
+from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE, gpu_name
 from course_lib.grading.judge.health import Device
 from course_lib.labs import Examiner, Lab
-from course_lib.labs.framework.examination import at_once
+from course_lib.labs.framework.examination import at_once, builder_version
 
 _QUICK_S = 1.0  # for measurements whose results nobody reads
 _RECORDED = RESULTS / "timing_caches"  # see its README
@@ -66,34 +64,34 @@ def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None
         return None
     folder = cache_folder("timings")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    gpu = re.sub(r"[^A-Za-z0-9]+", "_", driver.model()) or device.name
-    with Worker(split_target(examiner.builder)[1]) as worker:
-        version = next((row["version"] for row in worker.backends() if row["name"] == "tensorrt"), None)
-    marker = folder / f"{lab.name}-{gpu}-{examiner.builder.replace('/', '_')}-{version}.json"
-    with FileLock(f"{marker}.lock"), alone(device.name):  # graders of other GPUs wait for the same times
-        if not marker.is_file():
-            recorded = _copy_recorded(folder)
-            load = psutil.cpu_percent(interval=1.0)
-            try:
-                _examine_reference(lab, examiner, folder)
-            except Exception as error:  # of the course's own code, or of this machine; the grading that follows meets it, too
-                traceback.print_exc()
-                return SharedTimings(folder, {"failed": plain(f"{type(error).__name__}: {error}", 300)})
-            made: dict[str, Any] = {
-                "lab": lab.name,
-                "device": device.name,
-                "builder": examiner.builder,
-                "host_busy_percent_before": load,
-            }
-            made["began_with"] = recorded
-            write_atomically(marker, json.dumps(made).encode())
+    version = builder_version(examiner.builder)
+    marker = folder / f"{lab.name}-{gpu_name() or device.name}-{examiner.builder.replace('/', '_')}-{version}.json"
+    if not marker.is_file():
+        with FileLock(f"{marker}.lock"), alone(device.name):  # graders of other GPUs wait for the same times
+            if not marker.is_file():
+                try:
+                    made = _taken(lab, examiner, device, folder, version)
+                except (
+                    Exception
+                ) as error:  # of the course's own code, or of this machine; the grading that follows meets it, too
+                    traceback.print_exc()
+                    return SharedTimings(folder, {"failed": plain(f"{type(error).__name__}: {error}", 300)})
+                write_atomically(marker, json.dumps(made).encode())
     return SharedTimings(folder, json.loads(marker.read_bytes()))
 
 
-def _copy_recorded(folder: Path) -> list[str]:
-    """Begin with the recorded times of this model of GPU, and return their files' names. TensorRT rejects one of another version."""
-    gpu = re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
-    copied = [path for path in _RECORDED.glob(f"*-{gpu}.timings") if not (folder / path.name).exists()]
+def _taken(lab: Lab, examiner: Examiner, device: Device, folder: Path, version: str) -> dict[str, Any]:
+    """Take the times, and return how."""
+    recorded, load = _copy_recorded(folder, version), psutil.cpu_percent(interval=1.0)
+    _examine_reference(lab, examiner, folder)
+    known = {"lab": lab.name, "device": device.name, "builder": examiner.builder}
+    return {**known, "host_busy_percent_before": load, "began_with": recorded}
+
+
+def _copy_recorded(folder: Path, version: str) -> list[str]:
+    """Begin with the recorded times of this version and model of GPU, and return their files' names."""
+    names = f"tensorrt-{version}-*-{gpu_name()}.timings"
+    copied = [path for path in _RECORDED.glob(names) if not (folder / path.name).exists()]
     for path in copied:
         write_atomically(folder / path.name, path.read_bytes())
     return [path.name for path in copied]

@@ -66,7 +66,7 @@ class Criterion:
     hint: str = ""
     code: str = ""
     symptom: str = ""
-    expected: str = ""
+    expected: str = field(default="", repr=False)  # a script that prints a check does not tell it
 
     @property
     def has_value(self) -> bool:

@@ -105,7 +105,7 @@ class Examiner:
     @property
     def opset(self) -> int | None:
         """Newest ONNX operator set that the builder reads; None if the builder has no such limit."""
-        return find(split_target(self.builder)[0]).newest_opset(_builder_version(self.builder))
+        return find(split_target(self.builder)[0]).newest_opset(builder_version(self.builder))
 
     @property
     def on_gpu(self) -> bool:
@@ -276,7 +276,8 @@ def fault(error: CourseError, *, ours: bool) -> CourseError:
 
 
 @cache
-def _builder_version(target: str) -> str:
+def builder_version(target: str) -> str:
+    """The version of a builder, "" if it is absent; asked once in a process."""
     name, environment = split_target(target)
     with Worker(environment) as worker:
         return next((str(row["version"]) for row in worker.backends() if row["name"] == name), "")

@@ -25,6 +25,7 @@ from course_lib.benchmark.device_lock import in_turn
 from course_lib.engines import Plan, split_target
 from course_lib.errors import (
     NO_ANSWER,
+    OTHER_NAME,
     TWO_READINGS,
     BackendUnavailable,
     CourseError,
@@ -48,6 +49,7 @@ _LONGEST = 4000  # characters of a message
 _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
+    OTHER_NAME: "`export_onnx` takes names from the module's signature(), `torch.onnx.export` from input_names and output_names.",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."

@@ -16,7 +16,7 @@ import numpy as np
 
 from course_lib.benchmark import Comparison, Interval, compare, speedup, sqnr_db
 from course_lib.benchmark.statistics import total_speedup
-from course_lib.errors import EngineError
+from course_lib.errors import OTHER_NAME, EngineError
 from course_lib.labs.framework.criteria import (
     ALL,
     HALF,
@@ -53,7 +53,9 @@ def accepted_batches(recipe: Recipe, shape: Sequence[int], largest: int, name: s
     """Batch sizes up to `largest` that some profile accepts, for one input `name` whose other dimensions are `shape`."""
     names = dict.fromkeys(other for profile in recipe.profiles for other in profile.root)
     if names and name not in names:
-        raise EngineError(f"the engine's input is {', '.join(names)[:80]}, expected one called {name}: name it in the export")
+        raise EngineError(
+            f"the engine's input is {', '.join(names)[:80]}, expected one called {name}: name it in the export", code=OTHER_NAME
+        )
     shapes = [profile[name] for profile in recipe.profiles if name in profile.root]
     return [n for n in range(1, largest + 1) if any(accepted.contains((n, *shape)) for accepted in shapes)]
 
@@ -77,7 +79,10 @@ def logits(engine: TimedWorker, images: np.ndarray, batches: Sequence[int], name
 def _answer(engine: TimedWorker, feeds: Arrays, size: int) -> np.ndarray:
     outputs = engine.infer(feeds)
     if list(outputs) != ["logits"]:
-        raise EngineError(f"the engine's outputs are {', '.join(outputs)[:80] or 'none'}, expected one called logits")
+        raise EngineError(
+            f"the engine's outputs are {', '.join(outputs)[:80] or 'none'}, expected one called logits: name it in the export",
+            code=OTHER_NAME,
+        )
     answer, expected = outputs["logits"], (size, CLASSES)
     if answer.shape != expected:
         raise EngineError(f"a batch of {size} was answered with logits of shape {answer.shape}, expected {expected}")

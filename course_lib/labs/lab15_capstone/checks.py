@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from course_lib.benchmark import Interval, compare
+from course_lib.benchmark.statistics import resampled
 from course_lib.engines import ModelSource, Plan
 from course_lib.errors import EngineError
 from course_lib.labs.framework import onnx_model
@@ -33,10 +33,8 @@ PERIODS = {ALL: BUDGET, HALF: 3.0}
 LOST = {ALL: 0.01, HALF: 0.05}  # share of the frames that were sent to the detector
 FRAMES = 1000
 FRAMES_PER_CALL = 8  # one call of each detector is timed for this many frames
-SLOWEST, _GRACE_MS = (
-    10.0,
-    2.0,
-)  # times the reference's time and a little: a detector that needs longer for a frame is not waited for
+# Times the reference's time and a little: a detector that needs longer for a frame is not waited for.
+SLOWEST, _GRACE_MS = 10.0, 2.0
 PASSES = 3  # the fastest of a call's times counts, so that no frame pays for a pause of the machine
 _FRAME_S = 0.03  # what all detectors take for a frame, on a CPU
 _NEIGHBORS = 31  # calls of the reference that tell how fast the machine was at that moment
@@ -66,7 +64,7 @@ class PipelineWork(Work):
             "eager": started(examiner.baseline(ModelSource("course_lib.models:detector"))),
         }
         with ours():
-            engines |= {name: started(examiner.reference(plan)) for name, plan in _rivals(examiner).items()}
+            engines |= {name: started(examiner.reference(plan)) for name, plan in _rivals(examiner.for_ours).items()}
         scenes = list(itertools.islice(video(examiner.drawn_seed()), self.frames))
         images = np.stack([scene.image for scene in scenes])
         detectors = {name: Detector(engines[name], own, images[:: own.every]) for name, own in settings.items()}
@@ -86,7 +84,6 @@ class PipelineWork(Work):
         return trial
 
 
-@lru_cache(maxsize=1)
 def _rivals(examiner: Examiner) -> dict[str, Plan]:
     """The plans of the reference and of the first version. Where the reference is absent, the given detector takes its place."""
     first, whole_curve = (partial(given.write, settings=settings) for settings in (FIRST, WHOLE_CURVE))
@@ -135,12 +132,12 @@ class JudgedTrial(Trial):
     @cached_property
     def _replays(self) -> list[Replay]:
         call_ms = self.call_ms["yours"]
-        return [self.replayed("yours", call_ms[picked]) for picked in _blocks(len(call_ms))]
+        return [self.replayed("yours", call_ms[picked]) for picked in resampled(len(call_ms), 0, _RESAMPLES)]
 
     @cached_property
     def _qualities(self) -> list[list[Quality]]:
         both = self.shown, self.whole_curve
-        return [[boxes.resampled(picked).quality() for boxes in both] for picked in _blocks(len(self.frames))]
+        return [[boxes.resampled(picked).quality() for boxes in both] for picked in resampled(len(self.frames), 0, _RESAMPLES)]
 
     def over_calls(self, value: Callable[[Replay], float]) -> Interval:
         """A value of the replay."""
@@ -150,13 +147,6 @@ class JudgedTrial(Trial):
         """A value of the boxes divided by that of the given detector's: videos differ."""
         shares = [value(yours) / value(given) for yours, given in self._qualities]
         return _interval(value(self.quality) / value(self.given), shares)
-
-
-def _blocks(n: int) -> list[np.ndarray]:
-    """Numbers of a moving-block bootstrap, see `course_lib.benchmark.speedup`; always the same for the same `n`."""
-    block = math.isqrt(n)  # a machine is often slow for several calls in a row
-    starts = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, math.ceil(n / block)))
-    return [((row[:, None] + np.arange(block)) % n).ravel()[:n] for row in starts]
 
 
 def _interval(found: float, resampled: list[float]) -> Interval:

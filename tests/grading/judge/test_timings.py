@@ -13,6 +13,7 @@ from course_lib.benchmark.records import RESULTS
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.engines.cuda import driver
 from course_lib.grading.judge import judging
+from course_lib.grading.judge import timings as timings_module
 from course_lib.grading.judge.health import Device
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examination, Examiner
@@ -71,6 +72,7 @@ def test_the_reference_is_examined_once_and_all_builds_read_its_timings(tmp_path
 
 def test_the_reference_starts_from_the_recorded_times(tmp_path, examined, monkeypatch):
     monkeypatch.setattr(driver, "model", lambda: "NVIDIA H200")
+    monkeypatch.setattr(timings_module, "builder_version", lambda _: "8.6.0")
     recorded = [path.name for path in (RESULTS / "timing_caches").glob("*.timings")]
     assert recorded == ["tensorrt-8.6.0-sm90-NVIDIA_H200.timings"]
     timings = judged(submission(tmp_path / "ada"))["timings"]

@@ -30,9 +30,13 @@ def file_for(trt: Any, backend: str, *, version_compatible: bool = False) -> Pat
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder or trt.__name__ == "tensorrt_rtx":
         return None
-    model = re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
     kind = "-version_compatible" if version_compatible else ""
-    return Path(folder, f"{backend}-{trt.__version__}-{driver.capability()}-{model}{kind}.timings")
+    return Path(folder, f"{backend}-{trt.__version__}-{driver.capability()}-{gpu_name()}{kind}.timings")
+
+
+def gpu_name() -> str:
+    """The model of the first GPU, as names of files have it; "" without one."""
+    return re.sub(r"[^A-Za-z0-9]+", "_", driver.model())
 
 
 def use(config: Any, file: Path) -> Any:

@@ -147,8 +147,9 @@ function timeAt({ view }, event) {
 
 /** The text, or as much of its beginning as there is room for. */
 function fitting(pen, text, room) {
-  if (pen.measureText(text).width <= room) return text;
-  let letters = text.length - 1;
+  const whole = pen.measureText(text).width;
+  if (whole <= room) return text;
+  let letters = Math.min(text.length - 1, Math.ceil((text.length * room) / whole));
   while (letters > 2 && pen.measureText(`${text.slice(0, letters)}…`).width > room) letters--;
   return letters > 2 ? `${text.slice(0, letters)}…` : "";
 }
