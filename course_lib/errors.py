@@ -64,6 +64,10 @@ class ExaminerFault(CourseError):
     """A part of the course failed during an examination. No points may depend on this failure."""
 
 
+class NotExamined(CourseError):
+    """A task cannot be judged, through no mistake of the learner. It costs no points, and an instructor decides."""
+
+
 class ReferenceAbsent(AttributeError):
     """Something is compared with a lab's reference, which the learner's bundle and the sandbox do not have.
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from course_lib.labs.framework.criteria import Criterion
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion
 
-COLUMNS = ("requirement", "found", "half of the points", "all points")
-_HALF, _ALL = COLUMNS[2:]  # values of `Criterion.needed_for`
+COLUMNS = ("requirement", "found", HALF, ALL)
 _MARKS = {True: "\u2713", False: "\u2717", None: "?"}  # by `Criterion.met`
 
 
@@ -23,4 +20,4 @@ def rows(criteria: Iterable[Criterion]) -> list[tuple[str, ...]]:
         found = (one.found if one.has_value else "") + (f" (expected {one.expected})" if one.withholds else "")
         bound = f"{_MARKS[one.met]} {one.bound if one.has_value else ''}".strip()
         needed.setdefault((one.name, found.strip()), {})[one.needed_for] = bound
-    return [(*row, bounds.get(_HALF, ""), bounds.get(_ALL) or bounds[_HALF]) for row, bounds in needed.items()]
+    return [(*row, bounds.get(HALF, ""), bounds.get(ALL) or bounds[HALF]) for row, bounds in needed.items()]

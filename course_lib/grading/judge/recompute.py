@@ -76,7 +76,6 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
         found = raced.ratio(raced.baseline, name, seed=0)
         if any(abs(getattr(found, part) / getattr(recorded, part) - 1) > _CLOSE for part in ("median", "low", "high")):
             yield f"the latencies give {name} a speedup of {found}, the verdict says {recorded.median:.2f}x"
-    tier = lab.speed_tier(latencies)
     recorded_tier = next((outcome.tier for outcome in verdict.outcomes if outcome.task.id == "speed"), None)
-    if tier is not None and recorded_tier is not None and tier != recorded_tier:
+    if lab.speed and recorded_tier not in (None, tier := lab.speed.tier(latencies)[0]):
         yield f"the latencies give the tier '{tier}' for speed, the verdict says '{recorded_tier}'"

@@ -142,11 +142,11 @@ class Outcome:
         return cls(**{**values, "task": Task(**values["task"]), "tier": Tier(values["tier"]), "criteria": criteria})
 
     def _repr_html_(self) -> str:
-        from course_lib.labs.requirements import rows
+        from course_lib.labs.requirements import COLUMNS, rows
 
         aside = f"({self.points:g} of {self.task.points:g} points)"
         card = self.task.title, self.mark, _MARKS[self.tier][1], self.message
-        return check_card(*card, aside=aside, requirements=rows(self.criteria), hint=self.hint)
+        return check_card(*card, aside=aside, columns=COLUMNS, requirements=rows(self.criteria), hint=self.hint)
 
 
 def grouped(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:

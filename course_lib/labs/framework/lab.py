@@ -31,6 +31,7 @@ from course_lib.errors import (
     CourseError,
     EngineError,
     ExaminerFault,
+    NotExamined,
     ReferenceAbsent,
 )
 from course_lib.exercises import progress
@@ -121,8 +122,11 @@ class Work(AbstractContextManager["Work"]):
 
     @step
     def learner(self) -> str:
-        """The id in `learner_file`; "" if there is none or the file cannot be read."""
-        return submission.learner_in(self.folder / self.learner_file)
+        """The id in `learner_file`, from which the learner's instance is drawn. Without one, the task is not examined."""
+        if learner := submission.learner_in(self.folder / self.learner_file):
+            return learner
+        missing = "The answer file has no key `learner` with an id, so its instance is not known."
+        raise NotExamined(f"{missing} An instructor will look at it.")
 
     @step
     def files(self) -> tuple[Path, Recipe]:
@@ -162,7 +166,7 @@ class Lab(ABC):
     # two loaded cores, a measurement that decides nothing is repeated for twice as long, and a laptop is three times slower.
     process_s: ClassVar[float] = 150.0
     sandbox: ClassVar[Mapping[str, Any]] = {}  # limits of `grading.isolation.sandbox.Sandbox` that differ for this lab
-    speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from a race alone
+    speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from `Examination.comparison` alone
     timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on a measured time
 
     @abstractmethod
@@ -192,6 +196,9 @@ class Lab(ABC):
             raise
         except ReferenceAbsent:
             criteria.append(judging.open_without_reference("what follows", "not compared yet"))
+        except NotExamined as error:
+            unknown = "what follows", "not examined", "an instructor's decision", None, judging.HALF
+            criteria.append(Criterion(*unknown, code=judging.NOT_EXAMINED, symptom=str(error)))
         except CourseError as error:
             general = self.run_hint if isinstance(error, EngineError) else self.build_hints.get("", _BUILD_HINT)
             hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
@@ -218,13 +225,6 @@ class Lab(ABC):
             message, hint = f"{message} {why}".strip(), hint or look
         share = 1.0 if tier == Tier.FULL else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
-
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
-        """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
-
-        It allows a verdict to be computed again from its record. None in a lab that judges speed in another way.
-        """
-        return self.speed.tier(latencies)[0] if self.speed else None
 
     def check(self, task: str, folder: str | Path = ".") -> Outcome:
         """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.

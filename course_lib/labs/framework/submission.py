@@ -22,7 +22,6 @@ import numpy as np
 from course_lib._util import text_files, toml_text
 from course_lib._util.files import state_folder, write_atomically
 from course_lib.errors import MISSING_FILE, BuildError, CourseError, EngineError, PrecisionError, RecipeError
-from course_lib.labs.framework.criteria import HALF, NOT_EXAMINED, Criterion
 from course_lib.recipe import Recipe
 
 KEY = "learner"
@@ -69,13 +68,6 @@ def learner_of(answers: object) -> str:
 def learner_in(file: Path) -> str:
     """The id in an answer file; "" if there is none or the file cannot be read."""
     return learner_of(_answers(file))
-
-
-def known(learner: str, file: str) -> Criterion:
-    """That the answer file has an id. Without one its instance is not known: an instructor decides, and no points are lost."""
-    name, found, met = f"learner in {file}", learner or "missing", bool(learner) or None
-    symptom = "The answer file has no key `learner` with an id, so its instance is not known. An instructor will look at it."
-    return Criterion(name, found, "an id", met, HALF, code=NOT_EXAMINED, symptom=symptom)
 
 
 def _answers(file: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -16,7 +16,6 @@ from course_lib.engines import Compiler, LayerTable, split_target
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
 from course_lib.errors import EngineError, RecipeError
 from course_lib.exercises.exercise import Case
-from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, equals, holds
 from course_lib.labs.framework.lab import Work
 from course_lib.labs.framework.runner import Failed, call, case_criterion
@@ -85,6 +84,7 @@ class TuningWork(Work):
     @cached_property
     def instance(self) -> given.Instance:
         """The data of this learner."""
+        read_json(self.folder / given.ANSWERS, MOST_BYTES)  # a file that cannot be read is an error, not a missing id
         return given.drawn(self.learner)
 
     @cached_property
@@ -120,20 +120,6 @@ class TuningWork(Work):
         return len(self.layers(model, recipe).kernels)
 
 
-def _of_learner(check: Callable[[TuningWork], Iterator[Criterion]]) -> Callable[[TuningWork], Iterator[Criterion]]:
-    """A check of answers about a learner's own data. Without an id in the answer file, an instructor decides."""
-
-    def checked(work: TuningWork) -> Iterator[Criterion]:
-        read_json(work.folder / given.ANSWERS, MOST_BYTES)  # a file that cannot be read is an error, not a missing id
-        if work.learner:
-            yield from check(work)
-        else:
-            yield submission.known("", given.ANSWERS)
-
-    return checked
-
-
-@_of_learner
 def widths(work: TuningWork) -> Iterator[Criterion]:
     """The chosen widths against those of the trained network, by the engines that they give."""
     width = Annotated[int, Field(ge=1, le=4096, strict=True)]
@@ -159,7 +145,6 @@ def widths(work: TuningWork) -> Iterator[Criterion]:
     yield equals("changed widths that remove no kernel", needless, 0, ALL, hint=hint)
 
 
-@_of_learner
 def recipe(work: TuningWork) -> Iterator[Criterion]:
     """The profile of `recipe.toml`, and the kernels of the encoder that is tuned for its opt."""
     ranges = next((profile["tokens"] for profile in submitted_recipe(work.folder).profiles if "tokens" in profile.root), None)
@@ -182,7 +167,6 @@ def recipe(work: TuningWork) -> Iterator[Criterion]:
     yield holds("a larger opt batch needs more kernels", more > fewest, ALL, hint=hint)
 
 
-@_of_learner
 def rebuild(work: TuningWork) -> Iterator[Criterion]:
     """What the answers say about two builds of each night."""
     found = work.answer("nights", TypeAdapter(dict[str, NightAnswer]))
@@ -299,7 +283,6 @@ def _timing_hint(choices: Sequence[Choice]) -> str:
     return "Some tactics are equally fast: noise or the order of the list decides. Which rule depends on neither?"
 
 
-@_of_learner
 def builds(work: TuningWork) -> Iterator[Criterion]:
     """What the answers say about engines that were built several times in each condition."""
     found, record = work.answer("builds", TypeAdapter(BuildsAnswer)), work.instance.repeated_builds()

@@ -13,7 +13,6 @@ from course_lib.engines import Plan
 from course_lib.engines.compiler import with_operators
 from course_lib.errors import BuildError, CourseError, ExaminerFault
 from course_lib.exercises.exercise import Case
-from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least
 from course_lib.labs.framework.examination import Examiner, ours
 from course_lib.labs.framework.lab import Work, step
@@ -83,6 +82,8 @@ class Recovered:
 class QatWork(Work):
     """What the checks of lab 06 read, build and run."""
 
+    learner_file = CHOICES
+
     @step
     def secret(self) -> Secret:
         """Images from the grader's seed, which are not part of the course."""
@@ -103,17 +104,12 @@ class QatWork(Work):
         return choices
 
     @step
-    def learner(self) -> str:
-        """The id from which the network is drawn, "" if the file has none."""
-        return submission.learner_of(self.choices)
-
-    @step
     def with_float_layers(self) -> dict[str, Stored]:
         """The calibrated network with the layers in float that task 1 names."""
         names = self.choices.get("float_layers")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BuildError(f"{CHOICES} has no list of names in float_layers. Solve task 1, then run its cell again")
-        return self._made(lambda: given.keep_in_float(names, self.learner))
+        return self._made(given.keep_in_float, names)
 
     @step
     def with_ranges(self) -> dict[str, Stored]:
@@ -123,11 +119,12 @@ class QatWork(Work):
             raise BuildError(f"{CHOICES} has no number for each layer in input_scales. Solve task 2, then run its cell again")
         if missing := [name for name in LAYERS if name not in scales]:
             raise BuildError(f"{CHOICES}: input_scales has no number for {', '.join(missing)}")
-        return self._made(lambda: given.with_input_scales(scales, self.learner))
+        return self._made(given.with_input_scales, scales)
 
-    def _made(self, make: Callable[[], dict[str, Stored]]) -> dict[str, Stored]:
+    def _made(self, make: Callable[[Any, str], dict[str, Stored]], choice: Any) -> dict[str, Stored]:
+        learner = self.learner
         try:
-            return make()
+            return make(choice, learner)
         except CourseError as error:
             raise BuildError(f"{CHOICES}: {error}") from None
 
@@ -167,9 +164,6 @@ def _build(examiner: Examiner, model: Path) -> Plan:
 
 def kernels(work: QatWork) -> Iterator[Criterion]:
     """Which layers compute in INT8, from the layer table, and the accuracy that the others bring back."""
-    yield submission.known(work.learner, CHOICES)
-    if not work.learner:
-        return
     in_float, share = _int8_share(work.plan)
     if share < LEAST_INT8:  # a builder need not have INT8 kernels for each kind of layer
         with ours():
@@ -198,9 +192,6 @@ def _int8_share(built: Plan) -> tuple[list[str], float]:
 
 def ranges(work: QatWork) -> Iterator[Criterion]:
     """The accuracy that other input scales bring back, without training."""
-    yield submission.known(work.learner, CHOICES)
-    if not work.learner:
-        return
     found = work.recovered("ranges", work.with_ranges)
     hint = "How many values does each layer clip with your scales? Compare several rules by the accuracy on training images."
     chosen, minmax = (
@@ -358,9 +349,6 @@ def _away(ratio: np.ndarray) -> np.ndarray:
 
 def recover(work: QatWork) -> Iterator[Criterion]:
     """The accuracy of the trained network, all of it in INT8."""
-    yield submission.known(work.learner, CHOICES)
-    if not work.learner:
-        return
     found = work.recovered("recover", work.trained)
     hint = _hint(work.trained, given.calibration(work.learner), found)
     yield found.at_least(TRAINED_HALF, HALF, hint)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
-from course_lib.labs.framework.criteria import Task, Tier, tier
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab07_dynamic_shapes import checks
 from course_lib.labs.lab07_dynamic_shapes.given import FILE
@@ -51,10 +48,6 @@ class DynamicShapes(Lab):
         from course_lib.labs.lab07_dynamic_shapes import reference
 
         reference.write(folder, learner)
-
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
-        """See `Lab.speed_tier`."""
-        return tier(checks.race(latencies))[0]
 
 
 lab = DynamicShapes()

@@ -17,10 +17,10 @@ import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib.engines.worker.parent import Launcher
-from course_lib.errors import EngineError
+from course_lib.errors import EngineError, NotExamined
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
-from course_lib.labs.framework.criteria import ALL, HALF, NOT_EXAMINED, Criterion, all_right, at_least, at_most, holds
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.lab import Work, step
 from course_lib.labs.framework.runner import Failed, case_criterion, read_hostile, run_isolated
 from course_lib.labs.framework.submission import read_text
@@ -103,7 +103,10 @@ class PluginWork(Work):
         """By part of the contract, the cases and the plugin's results."""
         asked = contract_cases(self.rng())
         source = read_text(self.folder / "rotary_plugin.py", MOST_BYTES)
-        answers = iter(call_plugin(source, [case for cases in asked.values() for case in cases], self.examiner.launcher))
+        try:
+            answers = iter(call_plugin(source, [case for cases in asked.values() for case in cases], self.examiner.launcher))
+        except bindings.BindingsUnavailable as error:
+            raise NotExamined(f"Not examined: TensorRT's Python bindings are missing. {error}") from None
         return {part: (cases, [next(answers) for _ in cases]) for part, cases in asked.items()}
 
 
@@ -282,14 +285,7 @@ _PARTS = {  # of the contract, with where to look
 
 def plugin(work: PluginWork) -> Iterator[Criterion]:
     """Each part of the contract with TensorRT."""
-    try:
-        contract = work.contract
-    except bindings.BindingsUnavailable as error:
-        symptom = f"Not examined: TensorRT's Python bindings are missing. {error}"
-        wanted = "the plugin's contract", "not examined", "TensorRT's Python bindings", None, HALF
-        yield Criterion(*wanted, code=NOT_EXAMINED, symptom=symptom)
-        return
-    parts = [case_criterion(part, *contract[part], hint=hint) for part, hint in _PARTS.items()]
+    parts = [case_criterion(part, *work.contract[part], hint=hint) for part, hint in _PARTS.items()]
     hint = next((part.hint for part in parts if not part.met), "")
     yield at_least(
         "parts of the contract that are kept",

@@ -163,9 +163,6 @@ class Timed:
 
 def causes(work: PipelineWork) -> Iterator[Criterion]:
     """The suspects, against the grader's own recordings of the given pipeline."""
-    if not work.learner and work.causes is not None:
-        yield submission.known(work.learner, CAUSES)
-        return
     wrong = work.mistakes
     lines = dict.fromkeys(text if text == _MISSING else f"{suspect}: {text}" for suspect, text in wrong.items())
     symptom = f"{len(wrong)} of {len(get_args(Suspect))} suspects are judged wrongly: {'; '.join(lines)}."

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from course_lib.errors import MISSING_FILE, PRECISION, PROFILE
-from course_lib.labs.framework.criteria import Task, Tier, tier
+from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab13_generation import checks
 from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE, GenerationWork
@@ -50,10 +47,6 @@ class Generation(Lab):
         (folder / MODEL).write_bytes(reference.serialized())
         (folder / HOST).write_text(reference.HOST, encoding="utf-8")
         reference.RECIPE.save(folder / RECIPE)
-
-    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
-        """See `Lab.speed_tier`."""
-        return tier(checks.race(latencies))[0]
 
 
 lab = Generation()

@@ -17,7 +17,6 @@ import numpy as np
 from course_lib._util.npz_files import read_arrays
 from course_lib.engines import LayerTable
 from course_lib.errors import BuildError, EngineError, ExaminerFault
-from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.examination import RTX
 from course_lib.labs.framework.lab import Work, step
@@ -50,10 +49,7 @@ def expected() -> Any:
 class FourBitsWork(Work):
     """What the checks of lab 14 read, run and compile."""
 
-    @step
-    def learner(self) -> str:
-        """The id from which the decoder is drawn, "" if the file has none."""
-        return submission.learner_in(submitted(self.folder, LEARNER))
+    learner_file = LEARNER
 
     @step
     def packed(self) -> dict[str, np.ndarray]:
@@ -176,9 +172,6 @@ _WAYS = {
 
 def search(work: FourBitsWork) -> Iterator[Criterion]:
     """The weighted error that the scales leave in each product, compared with recorded errors of the course's scales."""
-    yield submission.known(work.learner, LEARNER)
-    if not work.learner:
-        return
     errors = {name: weighted_error(name, scales, work.learner) for name, scales in work.scales.items()}
     known = expected()["search"]
     work.figures["error_of_nearest"] = share = float(np.mean([errors[name] / known[name]["nearest"] for name in PRODUCTS]))
@@ -217,8 +210,8 @@ def _hint(errors: Mapping[str, float], way: str) -> str:
 
 def size(work: FourBitsWork) -> Iterator[Criterion]:
     """Whether the weights are the given ones, what the decoder loses, and how many bits it stores."""
-    yield from _these_weights(work)
-    if not (work.learner and work.rounded.met):
+    yield work.rounded
+    if not work.rounded.met:
         return
     bits = given.bits_per_weight(work.stored)
     work.figures |= {"bits_per_weight": bits, "lost_bits_per_byte": work.loss.mean}
@@ -228,13 +221,6 @@ def size(work: FourBitsWork) -> Iterator[Criterion]:
     yield at_most("bits per weight", bits, HALF_BITS, HALF, hint=hint)
     hint = "For each product and form: how much loss does it save, and how many more bits does it store? Take the best ratio first."
     yield at_most("bits per weight", bits, FULL_BITS, ALL, hint=hint)
-
-
-def _these_weights(work: FourBitsWork) -> Iterator[Criterion]:
-    """What tasks 3 and 4 need first: whose decoder it is, and that the stored weights are the given ones."""
-    yield submission.known(work.learner, LEARNER)
-    if work.learner:
-        yield work.rounded
 
 
 def within_budget(loss: Lost) -> bool:
@@ -321,8 +307,8 @@ class Kernels:
 
 def plan(work: FourBitsWork) -> Iterator[Criterion]:
     """Which kernel reads which weight, if the decoder is within the budget."""
-    yield from _these_weights(work)
-    if not (work.learner and work.rounded.met):
+    yield work.rounded
+    if not work.rounded.met:
         return
     yield _loss_criterion(work.loss, "Solve task 3 first.")
     if not within_budget(work.loss):

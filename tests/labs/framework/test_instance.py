@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.errors import NotExamined
+from course_lib.labs import Examiner, find
 from course_lib.labs.framework import submission
 
 
@@ -46,11 +48,9 @@ def test_answers_in_the_file_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 60_000, '{"learner": 7}', '{"learner": ["ada"]}', '{"costs": {}}'])
 def test_a_file_without_an_id_costs_nobody_a_point(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "answers.json"
-    file.write_text(text)
-    criterion = submission.known(submission.learner_in(file), file.name)
-    assert (criterion.met, criterion.found) == (None, "missing")
-    assert submission.known("ada", file.name).met is True
+    (tmp_path / "learner.json").write_text(text)
+    with find("lab14").work(tmp_path, Examiner()) as work, pytest.raises(NotExamined, match="has no key `learner`"):
+        assert work.learner
 
 
 def test_a_machine_that_keeps_nothing_still_has_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
