@@ -2,7 +2,7 @@
 
 ``lecture16.toml`` holds the exercises of lecture 16. Numbers are those of TOML. Other arguments and results are literals of Python, so that
 a tuple remains a tuple. The module ``lecture16`` holds what has to be computed, by the id of the exercise: ``ARGUMENTS`` of the cases in
-the file, whole ``CASES``, and ``EXAMINATIONS``, see `Exercise.examine`.
+the file, and ``EXAMINATIONS``, see `Exercise.examine`.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def of_lecture(number: int) -> tuple[Exercise, ...]:
 
 def _exercise(row: dict[str, Any], code: Mapping[str, Any]) -> Exercise:
     """An exercise from its table, and from what the lecture's module computes for it."""
-    arguments, cases, examinations = (code.get(name, {}).get(row["id"]) for name in ("ARGUMENTS", "CASES", "EXAMINATIONS"))
+    arguments, examination = (code.get(name, {}).get(row["id"]) for name in ("ARGUMENTS", "EXAMINATIONS"))
     rows = row.pop("cases", [])
-    made = (_case(each, computed) for each, computed in zip(rows, arguments or [None] * len(rows), strict=True))
-    return Exercise(**row, cases=cases or tuple(made), examine=examinations)
+    cases = (_case(each, computed) for each, computed in zip(rows, arguments or [None] * len(rows), strict=True))
+    return Exercise(**row, cases=tuple(cases), examine=examination)
 
 
 def _case(row: dict[str, Any], computed: tuple[Any, ...] | None) -> Case:
@@ -115,7 +115,7 @@ def _case(row: dict[str, Any], computed: tuple[Any, ...] | None) -> Case:
     return Case(arguments, _value(row.pop("expected")), mistakes, **row)
 
 
-def _value(written: str | float) -> Any:
+def _value(written: str | float | list[float]) -> Any:
     return literal_eval(written.strip()) if isinstance(written, str) else written
 
 
