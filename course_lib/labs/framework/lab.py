@@ -6,12 +6,13 @@ import difflib
 import json
 import os
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import cached_property, wraps
+from importlib import import_module
 from importlib.resources import files
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -149,7 +150,7 @@ class Work(AbstractContextManager["Work"]):
         return Examination(outcomes, plan if isinstance(plan, Plan) else None, self.comparison, self.figures)
 
 
-class Lab(ABC):
+class Lab:
     """A lab: its submission, its points, and its examination. A subclass sets what differs."""
 
     name: ClassVar[str]
@@ -169,12 +170,17 @@ class Lab(ABC):
     speed: ClassVar[Tiers | None] = None  # of a lab whose task "speed" follows from `Examination.comparison` alone
     timed_tasks: ClassVar[tuple[str, ...]] = ()  # whose points depend on a measured time
 
-    @abstractmethod
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Make the reference submission, for a builder that reads up to `opset`.
+    def write_reference(self, folder: Path, **options: Any) -> None:
+        """Make the reference submission with `write` of the lab's module `reference`, which gets the options that it knows.
 
         Code makes it each time, because nbgrader would overwrite a learner's file with a file next to the solution.
+
+        Args:
+            folder: gets the files.
+            options: ``opset``, the newest that the builder reads, and ``learner``, whose instance is solved.
         """
+        write = import_module(f"{type(self).__module__.rpartition('.')[0]}.reference").write
+        write(folder, **{name: options[name] for name in signature(write).parameters if name in options})
 
     def work(self, folder: Path, examiner: Examiner) -> Work:
         """What the checks look at."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.lab01_first_engine import checks, reference
+from course_lib.labs.lab01_first_engine import checks
 
 
 class FirstEngine(Lab):
@@ -33,10 +32,6 @@ class FirstEngine(Lab):
     }
     speed = checks.SPEED
     timed_tasks = ("speed",)
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """FP32, as exported, tuned for the most frequent batch."""
-        reference.write(folder, checks.SERVICE, opset)
 
 
 lab = FirstEngine()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION
-from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab02_fusion import checks
@@ -32,13 +30,6 @@ class Fusion(Lab):
         "": "Build it in the notebook with course_lib.engines.build and lab.recipe: the same error appears there.",
     }
     recipe = checks.RECIPE
-
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
-        """A learner's network with every suspect rewritten, and what each suspect costs."""
-        from course_lib.labs.lab02_fusion import reference
-
-        reference.export(learner, folder / "model.onnx", opset or checks.OPSET)
-        submission.write(folder / checks.FILE, learner, costs=reference.costs(learner))
 
 
 lab = Fusion()

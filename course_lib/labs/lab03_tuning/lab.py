@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
@@ -32,12 +31,6 @@ class Tuning(Lab):
         MISSING_FILE: "The task's cell writes it. Run it, then check again.",
         "": "Run the task's cells again, and print what they write.",
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
-        """Answers that follow from builds and from the record, and the functions."""
-        from course_lib.labs.lab03_tuning import reference
-
-        reference.write(folder, learner)
 
 
 lab = Tuning()

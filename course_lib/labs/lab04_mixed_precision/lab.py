@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.lab04_mixed_precision import checks, given, reference
+from course_lib.labs.lab04_mixed_precision import checks, given
 
 
 class MixedPrecision(Lab):
@@ -34,10 +33,6 @@ class MixedPrecision(Lab):
             (PROFILE, FIXED_DIMENSION), f"Batch and rows are dynamic: the notebook's `service` covers {checks.SERVICE}."
         ),
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Move the scale of the scores before the product, and keep the squares and one MLP in FP32, for every builder alike."""
-        reference.write(folder)
 
 
 lab = MixedPrecision()

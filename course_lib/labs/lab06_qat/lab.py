@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
@@ -33,12 +32,6 @@ class QuantizationAwareTraining(Lab):
         MISSING_FILE: "Solve the task whose cell writes this file, then run that cell again.",
         "": "The message names a file, and a layer or a part of it. Print that part in the notebook.",
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
-        """The depthwise layers in float, percentiles, and training with learned input scales, for a learner's network."""
-        from course_lib.labs.lab06_qat import reference
-
-        reference.write_files(folder, learner)
 
 
 lab = QuantizationAwareTraining()

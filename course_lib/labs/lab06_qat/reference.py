@@ -99,7 +99,7 @@ def _stored(weight: Tensor, bias: Tensor, input_scale: Tensor) -> dict[str, np.n
     return {part: tensor.numpy() for part, tensor in parts.items()}
 
 
-def write_files(folder: Path, learner: str) -> None:
+def write(folder: Path, learner: str = "reference") -> None:
     """Write the reference submission for a learner's network."""
     submission.write(folder / checks.CHOICES, learner, float_layers=FLOAT_LAYERS, input_scales=percentile_scales(learner))
     head = "from __future__ import annotations\n\nimport torch\n\n\n"

@@ -43,11 +43,5 @@ class DynamicShapes(Lab):
 
         Path(path).write_bytes(network.exported(opset))
 
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
-        """The search over all pairs, and the best three profiles if a batch has a fixed cost and a cost per token."""
-        from course_lib.labs.lab07_dynamic_shapes import reference
-
-        reference.write(folder, learner)
-
 
 lab = DynamicShapes()

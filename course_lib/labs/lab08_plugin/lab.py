@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.lab08_plugin import checks, reference
+from course_lib.labs.lab08_plugin import checks
 
 
 class PluginLab(Lab):
@@ -32,11 +31,6 @@ class PluginLab(Lab):
         "call": "A kernel cannot call a library, open a file or print. What do you need this call for?",
         "compile": "The line is one of rotary.cu. Compare it with the declarations above it, and read the first error only.",
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """A kernel whose threads rotate several heads, and a plugin around it."""
-        (folder / "rotary.cu").write_text(reference.KERNEL)
-        (folder / "rotary_plugin.py").write_text(reference.PLUGIN)
 
 
 lab = PluginLab()

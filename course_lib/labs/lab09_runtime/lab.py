@@ -42,12 +42,6 @@ class ByHand(Lab):
         """Write ``engine.plan``, as this module `tensorrt` builds it."""
         Path(folder, PLAN).write_bytes(given.serialized_engine(trt))
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """Two sets of a stream, a context and buffers that take turns."""
-        from course_lib.labs.lab09_runtime import reference
-
-        (folder / FILE).write_text(reference.SERVING_LOOP, encoding="utf-8")
-
     def schedule(self, requests: Sequence[np.ndarray], file: str | Path = FILE) -> Schedule:
         """The times of a serving loop by the grader's cost model, for a figure in the notebook.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 SERVING_LOOP = '''\
 import numpy as np
 import pycuda.driver as cuda
@@ -81,3 +83,8 @@ def serve(plan, requests):
         del engine
     return [answers[number] for number in range(len(answers))]
 '''
+
+
+def write(folder: Path) -> None:
+    """The serving loop."""
+    (folder / "serving_loop.py").write_text(SERVING_LOOP, encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from course_lib.errors import MISSING_FILE, NO_ANSWER, OUTSIDE_PROFILES
 from course_lib.labs.framework import submission
@@ -42,7 +42,7 @@ class Profiling(Lab):
         "": "Run `record(source)` in the notebook: the same error appears there.",
     }
 
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
+    def write_reference(self, folder: Path, *, learner: str = "reference", **options: Any) -> None:
         """All four causes fixed, in one thread; the evidence is recorded on this machine."""
         from course_lib.labs.lab10_profiling import reference
 

@@ -150,12 +150,5 @@ class InsidePyTorch(Lab):
     process_s: ClassVar = 240.0  # the reference takes 15 s
     sandbox: ClassVar = {"address_bytes": 24 << 30}  # torch and the compiler reserve more than they use
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The reference's three files."""
-        from course_lib.labs.lab11_torch_tensorrt import reference
-
-        for name, text in ((CONVERTER, reference.CONVERTER), (MODEL, reference.MODEL), (SETTINGS, reference.SETTINGS)):
-            (folder / name).write_text(text, encoding="utf-8")
-
 
 lab = InsidePyTorch()

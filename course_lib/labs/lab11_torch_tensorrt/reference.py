@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 CONVERTER = """import numpy as np
 import tensorrt as trt
 import torch
@@ -92,3 +94,9 @@ max = 24
 [compile]
 require_full_compilation = true
 """
+
+
+def write(folder: Path) -> None:
+    """All three files."""
+    for name, text in {"converter.py": CONVERTER, "model.py": MODEL, "settings.toml": SETTINGS}.items():
+        (folder / name).write_text(text, encoding="utf-8")

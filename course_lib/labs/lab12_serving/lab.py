@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
@@ -28,12 +27,6 @@ class Serving(Lab):
         "": checks.NEVER_RIGHT,
         MISSING_FILE: "The cells below the tasks write these files: run them, then check again.",
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """One file per plan that starts with a digest, and one thread that batches."""
-        from course_lib.labs.lab12_serving import reference
-
-        reference.write(folder)
 
 
 lab = Serving()

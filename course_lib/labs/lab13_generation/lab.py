@@ -40,13 +40,5 @@ class Generation(Lab):
 
         Path(folder, "recomputing.onnx").write_bytes(network.recomputing())
 
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """`TensorScatter` into a ring, the operator Attention with a mask, and a profile for each use."""
-        from course_lib.labs.lab13_generation import reference
-
-        (folder / MODEL).write_bytes(reference.serialized())
-        (folder / HOST).write_text(reference.HOST, encoding="utf-8")
-        reference.RECIPE.save(folder / RECIPE)
-
 
 lab = Generation()

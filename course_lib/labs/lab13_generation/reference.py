@@ -72,3 +72,10 @@ def serialized() -> bytes:
     """The reference's ``decoder.onnx``."""
     with TemporaryDirectory() as folder:
         return GraphWriter().write(Path(folder, "decoder.onnx"), begin, attention).SerializeToString()
+
+
+def write(folder: Path) -> None:
+    """The decoder, its host and its recipe."""
+    (folder / "decoder.onnx").write_bytes(serialized())
+    (folder / "host.py").write_text(HOST, encoding="utf-8")
+    RECIPE.save(folder / "recipe.toml")

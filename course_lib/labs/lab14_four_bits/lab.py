@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import MISSING_FILE
@@ -32,12 +31,6 @@ class FourBits(Lab):
         MISSING_FILE: "Solve the task whose last cell writes this file, then run that cell again.",
         "": "The message names a product or an array. Print its type and its shape in the notebook.",
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None, learner: str = "reference") -> None:
-        """Searched scales, and a form for each product from what it loses, for a learner's decoder."""
-        from course_lib.labs.lab14_four_bits import reference
-
-        reference.write_files(folder, learner)
 
 
 lab = FourBits()

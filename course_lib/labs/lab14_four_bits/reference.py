@@ -114,7 +114,7 @@ def _error(one: Int4 | Fp8, weight: np.ndarray, importance: np.ndarray) -> float
     return float(((one.values().T - weight) ** 2 * importance).sum())
 
 
-def write_files(folder: Path, learner: str) -> None:
+def write(folder: Path, learner: str = "reference") -> None:
     """Write the reference submission for a learner's decoder."""
     submission.write(folder / checks.LEARNER, learner)
     codes, packed = given.packing_arrays()

@@ -10,7 +10,7 @@ from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab
-from course_lib.labs.lab15_capstone import checks, given, reference
+from course_lib.labs.lab15_capstone import checks, given
 
 
 class Capstone(Lab):
@@ -37,10 +37,6 @@ class Capstone(Lab):
             "Profile, graph and settings must agree on (batch, channels, size, size). Which batches does the graph allow?",
         ),
     }
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """The given detector, one frame per call, in INT8 if the machine is faster with it."""
-        reference.write(folder)
 
     def trial(self, folder: str | Path = ".", *, frames: int = 200) -> tuple[given.Trial, Plan]:
         """A learner's trial: the same run on a shorter video, and the plan that was built.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
@@ -40,12 +39,6 @@ class YourNetwork(Lab):
     }
     process_s: ClassVar = 240.0  # three builds and two processes with torch
     sandbox: ClassVar = {"address_bytes": 24 << 30}  # torch reserves more than it uses
-
-    def write_reference(self, folder: Path, *, opset: int | None = None) -> None:
-        """A small network with its engines and findings."""
-        from course_lib.labs.lab16_your_network import reference
-
-        reference.write(folder)
 
 
 lab = YourNetwork()

@@ -8,3 +8,9 @@ KERNEL = Path(__file__).with_name("rotary.cu").read_text(encoding="utf-8")
 PLUGIN = (
     Path(__file__).with_name("rotary_plugin.txt").read_text(encoding="utf-8")
 )  # text to be written, not a module of the course
+
+
+def write(folder: Path) -> None:
+    """Both files."""
+    (folder / "rotary.cu").write_text(KERNEL)
+    (folder / "rotary_plugin.py").write_text(PLUGIN)
