@@ -32,10 +32,6 @@ class Builder(Template):
     def platform_has_fast_fp16(self) -> bool:
         return True
 
-    @property
-    def platform_has_tf32(self) -> bool:
-        return gpu.current().capability >= (8, 0)
-
     def build_serialized_network(self, network: Any, config: Any) -> Any:
         model = network._model
         if rejection := _validate(model, config):
@@ -51,10 +47,6 @@ class Builder(Template):
         if "STRIP_PLAN" in header.flags:
             model.replace({name: model.weight(name) * 0 for name in header.refittable})
         return self._trt.IHostMemory(write_plan(header, model.serialized()))
-
-    def build_engine_with_config(self, network: Any, config: Any) -> Any:
-        serialized = self.build_serialized_network(network, config)
-        return None if serialized is None else self._trt.Runtime(self._logger).deserialize_cuda_engine(serialized)
 
     def _header(self, network: Any, config: Any) -> Header:
         members = self._trt.BuilderFlag.__members__

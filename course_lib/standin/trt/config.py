@@ -72,12 +72,10 @@ class IBuilderConfig(Template):
     def _defaults(self) -> None:
         trt = self._trt
         self._flags = 1 << int(trt.BuilderFlag.TF32)
-        self._limits = {int(trt.MemoryPoolType.WORKSPACE): gpu.current().total_memory}
         self._level, self._max_aux_streams, self._avg_timing = 3, -1, 1
         self._verbosity = trt.ProfilingVerbosity.LAYER_NAMES_ONLY
         self._hardware = trt.HardwareCompatibilityLevel.NONE
         self._profiles: list[Any] = []
-        self._tactics = sum(1 << int(source) for source in trt.TacticSource.__members__.values())
         self._monitor: Any = None
         self._timings: Any = None
 
@@ -92,16 +90,10 @@ class IBuilderConfig(Template):
     def clear_flag(self, flag: Any) -> None:
         self._flags &= ~(1 << int(flag))
 
-    def get_flag(self, flag: Any) -> bool:
-        return bool(self._flags >> int(flag) & 1)
-
     def set_memory_pool_limit(self, pool: Any, pool_size: int) -> None:
+        """Limits and tactic sources change nothing here."""
         if pool_size < 0:
             raise TypeError("set_memory_pool_limit(): incompatible function arguments.")
-        self._limits[int(pool)] = pool_size
-
-    def get_memory_pool_limit(self, pool: Any) -> int:
-        return int(self._limits.get(int(pool), 0))
 
     @property
     def builder_optimization_level(self) -> int:
@@ -134,11 +126,7 @@ class IBuilderConfig(Template):
         return len(self._profiles) - 1
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
-        self._tactics = tactic_sources
         return True
-
-    def get_tactic_sources(self) -> int:
-        return self._tactics
 
     def set_preview_feature(self, feature: Any, enable: bool) -> None:
         """Preview features change nothing here."""
@@ -160,6 +148,3 @@ class IBuilderConfig(Template):
             return False
         self._timings = cache
         return True
-
-    def get_timing_cache(self) -> Any:
-        return self._timings

@@ -186,17 +186,6 @@ class IExecutionContext(Template):
         outputs = [name for name in model.outputs if addresses.get(name) and name not in self._allocators]
         return reads, {name: (addresses[name], self.get_max_output_size(name)) for name in outputs}
 
-    def execute_v2(self, bindings: list[int]) -> bool:
-        for name, address in zip(self._engine._names, bindings, strict=False):
-            self._addresses[name] = address
-        stream = gpu.current().create_stream()
-        if not self.execute_async_v3(stream):
-            return False
-        gpu.current().synchronize(stream, "executeV2")
-        gpu.current().note("sync_stream", stream)
-        gpu.current().note("stream_gone", stream)
-        return True
-
     def _not_ready(self) -> str:
         """The condition that a run would violate; empty if it may start."""
         engine = self._engine

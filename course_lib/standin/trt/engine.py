@@ -61,9 +61,6 @@ class ICudaEngine(Template):
     def get_tensor_location(self, name: str) -> Any:
         return self._trt.TensorLocation.DEVICE
 
-    def get_tensor_format(self, name: str, profile_index: int = 0) -> Any:
-        return self._trt.TensorFormat.LINEAR
-
     @property
     def num_optimization_profiles(self) -> int:
         return len(self._header.profiles)
@@ -91,14 +88,6 @@ class ICudaEngine(Template):
     @property
     def refittable(self) -> bool:
         return bool({"REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL"} & set(self._header.flags))
-
-    @property
-    def hardware_compatibility_level(self) -> Any:
-        return getattr(self._trt.HardwareCompatibilityLevel, self._header.hardware_compatibility)
-
-    @property
-    def profiling_verbosity(self) -> Any:
-        return getattr(self._trt.ProfilingVerbosity, self._header.verbosity)
 
     def serialize(self) -> Any:
         return self._trt.IHostMemory(write_plan(self._header, self._model.serialized()))

@@ -30,9 +30,6 @@ class EngineInspector(Template):
             return "\n".join(str(layer) for layer in layers)
         return json.dumps({"Layers": layers, "Bindings": [*model.inputs, *model.outputs]})
 
-    def get_layer_information(self, layer_index: int, format: Any) -> str:
-        return json.dumps(self._layer(layer_index))
-
     def _layer(self, index: int) -> Any:
         """All that is known with detailed verbosity, the name without, nothing if even that was switched off."""
         model, verbosity = self._engine._model, self._engine._header.verbosity

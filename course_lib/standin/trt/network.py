@@ -97,9 +97,6 @@ class INetworkDefinition(Template):
     def flags(self) -> int:
         return self._flags
 
-    def get_flag(self, flag: Any) -> bool:
-        return bool(self._flags >> int(flag) & 1)
-
     @property
     def num_inputs(self) -> int:
         return len(self._model.inputs) if self._model else 0
