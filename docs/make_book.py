@@ -16,7 +16,6 @@ import re
 import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -112,12 +111,14 @@ _SCORER = """var Scorer = {
 
 
 def _lectures() -> str:
-    """A list of the lectures: what you learn, how long it takes, and the lab; from README's table."""
-    without_links = partial(re.sub, r"\[([^]]+)\]\([^)]+\)", r"\1")
-    rows = re.findall(
-        r"^\| \[\d+ ([^]]+)\]\(([^)]+\.ipynb)\).* \| (.+)<br>(.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.M
-    )
-    items = [f"1. [{title}]({page})\\\n   {outcome}\\\n   *{without_links(effort)}*" for title, page, outcome, effort in rows]
+    """A list of the lectures: what you learn, and the lab; from the start page's table."""
+    cells = json.loads((ROOT / "lectures" / "00_start_here.ipynb").read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    rows = re.findall(r"^\| \[\d+\. ([^]]+)\]\((\d\d_\w+\.ipynb)\) \| (.+) \| (.*)\|$", text, re.M)
+    items = [
+        f"1. [{title}](lectures/{page})\\\n   {outcome}" + (f"\\\n   *prepares {labs.strip()}*" if labs else "")
+        for title, page, outcome, labs in rows
+    ]
     return "\n".join([":::{div} course-lectures", *items, ":::"])
 
 

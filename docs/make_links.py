@@ -90,10 +90,8 @@ def readme(text: str, address: str) -> str:
     if address:
         text = text.replace("\n```text\n", f"\n```text\ngit clone {address} && cd {address.rpartition('/')[2]}\n", 1)
     if site := book(address):
-        text = re.sub("(type `make demo`[.])", rf"\1\n[Read the course with its outputs]({site}).", text, count=1)
-        text = re.sub(
-            r"^(\| \[\d+ .*?\]\((lectures/\w+)[.]ipynb\))", rf"\1 ([outputs]({site}\2.html))", text, flags=re.MULTILINE
-        )
+        text = text.replace("\n\n<img", f"\n[Read the course with its outputs]({site}).\n\n<img", 1)
+        text = re.sub(r"(?<=[>])(\[\d+ [^]]+\]\((lectures/\w+)[.]ipynb\))", rf"\1 ([outputs]({site}\2.html))", text)
     return text
 
 

@@ -1,16 +1,17 @@
-"""Draw the pictures of a report in README, docs/report.png and docs/report_dark.png: the reference of lab 01, as a browser shows it.
+"""Draw the pictures of a report in README, docs/report.png and docs/report_dark.png: the reference of lab 01, as a phone shows it.
 
     python docs/make_report.py
 
-It needs Chromium. The file remembers the templates and the lab's tasks; a test says when they have changed.
+A card has the points, the task about speed and its plot. It needs Chromium and the extra `browser`. The file remembers the templates
+and the lab's tasks; a test says when they have changed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
+from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
@@ -25,8 +26,10 @@ LAB = labs.find("lab01")
 PICTURES = {theme: Path(__file__).with_name(name) for theme, name in (("light", "report.png"), ("dark", "report_dark.png"))}
 _TEMPLATES = Path(report.__file__).with_name("templates")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# pixels: the points with their reasons, as high as README's list beside them, and wide enough to be read on a telephone
-_SIZE = (640, 626)
+_WIDTH = 380  # pixels of README's picture, which has two for each
+_CARD = """body { margin: 0 } main.course-report { border: 1px solid var(--line); padding: 16px }
+main > * { display: none } main > :is(.total, .task:nth-of-type(3), .figures) { display: block } .total { margin: 0 !important }
+.task * { border-bottom: 0 !important } .figures { margin: 0 0 -16px !important } figure:not(:last-child) { display: none }"""
 
 
 def digest() -> str:
@@ -41,25 +44,26 @@ def main() -> None:
     Raises:
         SystemExit: there is no Chromium.
     """
+    from playwright.sync_api import sync_playwright
+
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
         raise SystemExit(f"a picture of the report needs a browser: install one of {', '.join(_BROWSERS)}")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         LAB.write_reference(folder)
         verdict = judge(LAB, folder, trusted=True)
         cells = [Cell(outcome.task.id, outcome.points, outcome.task.points) for outcome in verdict.outcomes]
-        html, shot = folder / "report.html", folder / "report.png"
-        html.write_text(report.page(LAB, verdict, "ada", [*cells, Cell("written", 2, 2, by_hand=True)]), encoding="utf-8")
-        size = f"--window-size={_SIZE[0]},{_SIZE[1]}"
-        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars", size, f"--screenshot={shot}"]
-        told = PngInfo()
-        told.add_text("Source", digest())
+        html = report.page(LAB, verdict, "ada", [*cells, Cell("written", 2, 2, by_hand=True)])
+        source = PngInfo()
+        source.add_text("Source", digest())
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for theme, picture in PICTURES.items():
-            dark = ["--blink-settings=preferredColorScheme=0"] * (theme == "dark")
-            subprocess.run([*command, *dark, html.as_uri()], check=True, capture_output=True, timeout=120)
-            with Image.open(shot) as taken:
-                taken.convert("RGB").quantize(64).save(picture, optimize=True, pnginfo=told)
+            page = chromium.new_page(viewport={"width": _WIDTH, "height": 900}, device_scale_factor=2, color_scheme=theme)
+            page.set_content(html)
+            page.add_style_tag(content=_CARD)
+            with Image.open(BytesIO(page.locator("main").screenshot())) as taken:
+                taken.convert("RGB").quantize(64).save(picture, optimize=True, pnginfo=source)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from course_lib.engines import LayerTable, Plan, TensorInfo
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Grade
 from course_lib.grading.judge.review import Points, Review
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion, holds, open_without_reference
+from course_lib.labs.framework.criteria import ALL, HALF, Criterion, Tier, holds, open_without_reference
 from course_lib.labs.framework.examination import Examination
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
 from course_lib.recipe import Recipe
@@ -149,7 +149,7 @@ IMAGES = "(float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Relu(x) }"
         (IMAGES, ("--recipe", "hw.toml", "--batch", 2), "x: 2x3x32x32"),
         (IMAGES, (), "'x' (Nx3xNxN): dimensions 2 and 3. Give their shapes, such as --shape x=1x3x320x320"),
         (IMAGES, ("--shape", "x=1x4x8x8"), "'x' needs shape Nx3xNxN, found 1x4x8x8"),
-        (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x"),
+        (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x: use one of these names"),
         (IMAGES, ("--shape", "x=1,3"), "--shape x=1,3: expected NAME=4x1x32x32"),
         (SEQUENCES, (), "'ids' (NxN): dimension 1; 'x' (NxNx4): dimension 1"),
         (SEQUENCES, ("--shape", "ids=4x8", "--shape", "x=4x8x4"), "ids: 4x8, x: 4x8x4"),
@@ -247,7 +247,16 @@ def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> Non
     done = course("check", "lab01", tmp_path)
     assert done.err == "start: Lab 01: your first engine (about 5 s)\n"
     assert done.out.count("model.onnx is missing") == 1
-    assert re.search('0 / 4 +not yet +Faster than PyTorch, for the same reason as "A profile for the traffic"', done.out)
+    assert re.search("0 / 4 +not yet +Faster than PyTorch *\n", done.out), "one reason of all tasks is below the table"
+
+
+def test_a_reason_of_some_tasks_names_the_first_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    lab = labs.find("lab01")
+    right, *others = lab.zero_outcomes("the build failed")
+    console.outcomes(lab, Examination((replace(right, tier=Tier.FULL, message=""), *others)))
+    said = capsys.readouterr().out
+    assert re.search('0 / 4 +not yet +Faster than PyTorch, for the same reason as "The same answers as PyTorch"', said)
+    assert said.endswith("The same answers as PyTorch: the build failed\n")
 
 
 def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,21 +274,36 @@ def test_check_says_when_it_takes_another_folder(course: Course, tmp_path: Path,
     assert said not in course("check", "lab01").err
 
 
-def test_check_of_a_folder_without_filesis_one_line(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was said for each task that its file is missing."""
-    lab03 = ("no file of lab03_tuning in", "expected answers.json, recipe.toml, timing.py, timing_cache.py")
-    is_one_line(course("check", "lab03", tmp_path), (*lab03, str(tmp_path), "Run the lab's notebook, which writes them"))
+def test_an_untouched_lab_has_the_table_of_a_solved_one(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its points, why there are none, and the next step; nothing is said once for each task."""
+
+    def has(*arguments: str, words: tuple[str, ...], title: str = "Lab 03: tune and keep: 0 of 12 points, 2 open") -> None:
+        done = course("check", "lab03", *arguments)
+        assert done.status == 1 and done.err == "" and done.out.startswith(f"{title}\n")
+        assert done.out.count("No file of lab03_tuning is in") == done.out.count("\nNext: open labs/lab03_tuning/") == 1
+        assert [
+            word
+            for word in (*words, "; expected answers.json, recipe.toml,", " 0 / 2    not yet   A tim")
+            if word not in done.out
+        ] == []
+
+    has(str(tmp_path), words=(f"in {tmp_path};", "- / 2    open      Written question"))
+    has(str(tmp_path), "--task", "cache", words=(), title="Lab 03: tune and keep, only the task cache: 0 of 2 points")
     (tmp_path / "host.py").write_text("")
     (tmp_path / "decoder.onnx").write_text("")
-    is_one_line(course("check", "lab03", tmp_path), (*lab03, "found files of lab13_generation (decoder.onnx, host.py)"))
+    found = "found files of lab13_generation (decoder.onnx, host.py)."
+    has(str(tmp_path), words=(found,))
     (tmp_path / "own" / "labs" / "lab03_tuning").mkdir(parents=True)
     (tmp_path / "own" / "nbgrader_config.py").touch()
     monkeypatch.chdir(tmp_path)
+    for folder in (".", "own/.."):
+        has(folder, words=(f"{tmp_path} (this folder);",))
     monkeypatch.setenv("COURSE_ROOT", str(tmp_path / "own"))
     own = tmp_path / "own" / "labs" / "lab03_tuning"
-    is_one_line(course("check", "lab03", "."), (*lab03, f"{tmp_path} (this folder)"))
-    is_one_line(course("check", "lab03", "own/.."), (*lab03, f"{tmp_path} (this folder)"))
-    is_one_line(course("check", "lab03"), (*lab03, f"{tmp_path} (this folder)", str(own), "found files of lab13_generation"))
+    damaged = "Lab 03: tune and keep: 0 of 10 points"  # without its notebook, nothing is known of the written question
+    has(words=(f"{tmp_path} (this folder)", str(own), found), title=damaged)
 
 
 def test_check_of_one_task_does_not_look_like_the_lab(course: Course, tmp_path: Path) -> None:
@@ -326,14 +350,15 @@ def test_a_verdict_says_each_thing_once(capsys: pytest.CaptureFixture[str], monk
     for verbose in (False, True):
         console.outcomes(lab, Examination(tuple(found)), verbose=verbose)
         lines = [re.sub("  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
-        assert lines[:5] == [
-            "Lab 01: your first engine: 4.5 of 10 points, 4 open until it is graded, and 2 for the written answer, read by the instructor",
+        assert lines[:4] + lines[6:7] == [
+            "Lab 01: your first engine: 4.5 of 12 points, 6 open",
             "points  result  task",
             "3 / 3  passed  A profile for the traffic",
             "1.5 / 3  partly  The same answers as PyTorch",
-            "0 / 4  open  Faster than PyTorch: right so far, the grader compares it",
+            "- / 2  open  Written question: an instructor will read it",
         ]
-        shown = "\n".join(lines[6:])
+        assert lines[4] == "0 / 4  open  Faster than PyTorch: right so far, the grader compares it"
+        shown = "\n".join(lines[7:])
         assert shown.count("Hint: Compare.") == shown.count("97.8 %") == 1 and found[1].message not in shown
         assert shown.count("1 to 32") == (3 if verbose else 0) and ("\u2713 32 sizes" in shown) is verbose
 
@@ -499,14 +524,19 @@ def test_labs_that_do_not_exist(
 
 
 def test_labs_of_lectures_are_those_of_the_syllabus() -> None:
-    rows = re.findall(r"^\| \[(\d+) .*\|(.*)\|$", (COURSE / "README.md").read_text(), re.M)
-    assert len(rows) == 17
-    for lecture, links in rows:
-        own = re.findall(r"labs/(lab\d\d)_", links)
-        with pytest.raises(CourseError) as error:
+    start = (COURSE / "lectures" / "00_start_here.ipynb").read_text()
+    prepared = re.findall(r'"\| \[(\d+)\. .*\|(.*)\|', start)
+    own: dict[str, list[str]] = {}
+    for lecture, text in prepared:
+        with pytest.raises(CourseError, match=rf"lecture {lecture} (is|are|does not)") as error:
             labs.find(f"lecture{lecture}")
-        expected = f"{' and '.join(own)}." if own else "does not have a lab."
-        assert expected in str(error.value)
+        own[lecture] = re.findall(r"lab(\d\d)", str(error.value).partition(f"lecture {lecture} ")[2].partition(".")[0])
+        assert set(own[lecture]) <= set(re.findall(r"\d\d", text))
+    assert len(own) == 17
+    for part in re.findall(r"^\| \*\*.*", (COURSE / "README.md").read_text(), re.M):
+        expected = [lab for lecture in re.findall(r"\[(\d+) [^]]+\]\(lectures/", part) for lab in own.pop(lecture)]
+        assert re.findall(r"\(labs/lab(\d\d)_", part) == expected
+    assert not own
 
 
 def test_a_course_that_is_not_found(course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
