@@ -25,7 +25,7 @@ RECORDING = Recording(
         ("versions", "report", "partition", "formats"),
         ("batches", "attention", "cuda_graph"),
         ("arguments", "layers"),
-        ("saving", "course", "int8"),
+        ("saving", "int8"),
         ("first_calls",),
     ),
     timed=("latency:resnet50:8", "latency:resnet50:1", "latency:resnet50:64", "latency:classifier:1,8,64"),

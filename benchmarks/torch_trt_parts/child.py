@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.sections.child import ready, run_sections
 from benchmarks.sections.observing import Rows
-from benchmarks.torch_trt_parts import answers, behavior, course, saving, timing
+from benchmarks.torch_trt_parts import answers, behavior, saving, timing
 
 # They show messages or times as a program sees them that has no builder of its own; first in their process.
 ALONE = ("versions", "report", "batches", "first_calls", "latency:resnet50:1", "latency:resnet50:8", "latency:resnet50:64")
@@ -37,7 +37,6 @@ def sections(folder: Path) -> dict[str, Callable[[Rows], None]]:
         "cuda_graph": answers.cuda_graph,
         "first_calls": timing.first_calls,
         "saving": lambda rows: saving.saving(rows, folder),
-        "course": lambda rows: course.course(rows, folder),
         **{
             f"latency:{network}:{batches}": partial(latency, network=network, batches=batches)
             for network, batches in (("resnet50", "8"), ("resnet50", "1"), ("resnet50", "64"), ("classifier", "1,8,64"))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_lib import models
-from course_lib.engines.backends.torch_tensorrt import engine, installation, without_gpu
+from course_lib.engines.backends.torch_tensorrt import installation, without_gpu
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks, module_blocks, read
 from course_lib.engines.registry import availability
 from course_lib.errors import BackendUnavailable, BuildError
@@ -85,11 +85,6 @@ def test_pip_without_a_network_is_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: types.SimpleNamespace(returncode=1))
     assert installation.main() == 1
     assert "could not install torch-tensorrt-rtx==2.13.0" in capsys.readouterr().err
-
-
-def test_without_the_package_the_advice_names_both_ways():
-    with pytest.raises(BackendUnavailable, match=r"blocks.module_blocks .* without_gpu.load\(\)"):
-        engine.compile_module(Island(), {"x": (2, 3, 16, 16)})
 
 
 def test_a_graph_without_engines_is_one_block():

@@ -14,7 +14,6 @@ from course_lib.migration.rules.data import rows
 
 _TABLE = Path(__file__).resolve().parents[2] / "engines" / "backends" / "torch_tensorrt" / "keywords.json"
 _FITTING = {"10.15": "2.11", "10.16": "2.12", "11.0": "2.13"}  # from 11.1 on the newest; none is known for 8.6
-_OLD = "2.2"
 _LECTURE = 13
 INSTEAD: dict[str, str] = {row["keyword"]: row["use"] for row in rows("gone.toml", "torch_tensorrt")}  # what to do now
 # Keywords that `compile` reads out of ``**kwargs`` under their old names: severity, and the keyword that must be given as False for it.
@@ -35,9 +34,8 @@ def version_for(target: str) -> str:
 
 
 def versions() -> tuple[str, ...]:
-    """The versions of Torch-TensorRT whose source was read, oldest first. 2.2, for TensorRT 8.6, is not a target of code."""
-    read = (version for version in _keywords() if version != _OLD)
-    return tuple(sorted(read, key=lambda version: tuple(int(part) for part in version.split("."))))
+    """The versions of Torch-TensorRT whose source was read, oldest first."""
+    return tuple(sorted(_keywords(), key=lambda version: tuple(int(part) for part in version.split("."))))
 
 
 @cache

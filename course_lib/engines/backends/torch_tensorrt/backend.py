@@ -1,4 +1,4 @@
-"""Torch-TensorRT as a backend of the course: `engine.compile_module` and `blocks.module_blocks` compile PyTorch modules."""
+"""Torch-TensorRT as a backend of the course: `blocks.module_blocks` compiles PyTorch modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TorchTensorRT(Backend):
         if not found:
             advice = f"{installation.INSTALL}, or pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
             return self.absent(f"torch-tensorrt is not installed: {advice}")
-        no_build = "it compiles PyTorch modules, not ONNX files: course layers package.module:factory, or compile_module"
+        no_build = "it compiles PyTorch modules, not ONNX files: course layers package.module:factory"
         return Availability(self.name, found, no_build, "" if driver.capability() else NO_GPU)
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
@@ -33,4 +33,4 @@ class TorchTensorRT(Backend):
         Raises:
             PlanError: always.
         """
-        raise PlanError("torch_tensorrt does not build plans: load its files with backends.torch_tensorrt.engine.load_module")
+        raise PlanError("torch_tensorrt does not build plans: load its files with torch_tensorrt.load")

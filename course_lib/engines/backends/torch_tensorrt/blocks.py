@@ -177,8 +177,8 @@ def module_blocks(
 
     Args:
         module: in eval mode.
-        inputs: by the name of ``forward``'s arguments, as for `engine.compile_module`: a shape, a range of shapes, or an example, which
-            is necessary for an input of integers.
+        inputs: by the name of ``forward``'s arguments, in their order: a shape, a range of shapes, ``{"min": ..., "opt": ...,
+            "max": ...}``, or an example, which is necessary for an input of integers.
         options: keywords of ``torch_tensorrt.compile`` whose values are numbers, texts, booleans or lists of these.
 
     Raises:

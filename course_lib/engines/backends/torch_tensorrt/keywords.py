@@ -1,24 +1,17 @@
-"""The keywords that Torch-TensorRT reads: from the source of the installed package, or from a table of released wheels.
+"""The keywords that Torch-TensorRT reads, from the source of the installed package.
 
-Its functions end in ``**kwargs``, so a keyword that is not read is accepted silently. The source is parsed, never imported. The table
-is for releases that are not installed: to compare versions, and for the scanner of old code. This command adds versions to it, from
-local wheels or by version number: ``python -m course_lib.engines.backends.torch_tensorrt.keywords 2.14.0 WHEEL...``
+Its functions end in ``**kwargs``, so a keyword that is not read is accepted silently. The source is parsed, never imported. The scanner of
+old code has a table of them for other releases, which `docs/make_keywords.py` writes.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
-import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-TABLE = Path(__file__).with_suffix(".json")
-_SOURCES = ("_compile", "_Input", "dynamo/_compiler", "dynamo/_tracer")
+SOURCES = ("_compile", "_Input", "dynamo/_compiler", "dynamo/_tracer")
 
 # How the source itself says that an argument does nothing.
 _SAID_TO_DO_NOTHING = (
@@ -29,92 +22,42 @@ _SAID_TO_DO_NOTHING = (
 Keywords = dict[str, list[str]]  # what a function reads, by the function's name
 
 
-def table() -> dict[str, Keywords]:
-    """The keywords by ``"major.minor"`` and then by function.
+def read_package(folder: Path) -> Keywords:
+    """The keywords of an installed package, from the source in its folder. See `of_sources`.
+
+    Raises:
+        ValueError: its functions have moved.
+    """
+    return of_sources({name: ast.parse((folder / f"{name}.py").read_bytes()) for name in SOURCES})
+
+
+def of_sources(sources: Mapping[str, ast.Module]) -> Keywords:
+    """The keywords by function.
 
     ``compile``: read when a module is compiled with ``ir="dynamo"``. ``ignored``: accepted there by name, without effect.
     ``save`` and ``load``: those of the function. ``save_executorch``: read by ``save`` only for that output format. ``Input``:
     those of that class.
     """
-    known: dict[str, Keywords] = json.loads(TABLE.read_bytes())
-    return known
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """``"2.11"`` as numbers, which sort after ``"2.2"``."""
-    return tuple(int(part) for part in version.split("."))
-
-
-def read_wheel(path: Path) -> tuple[str, Keywords]:
-    """Version ``"major.minor"`` and keywords of one wheel.
-
-    Raises:
-        ValueError: the file is not a wheel of Torch-TensorRT, or its functions have moved.
-    """
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            sources = {name: ast.parse(wheel.read(f"torch_tensorrt/{name}.py")) for name in _SOURCES}
-    except (zipfile.BadZipFile, KeyError, OSError) as error:
-        raise ValueError(f"{path} is not a wheel of torch-tensorrt: {error}") from None
-    version = re.match(r"torch_tensorrt-(\d+\.\d+)", path.name)
-    if not version:
-        raise ValueError(f"{path.name}: expected a wheel's name, torch_tensorrt-VERSION-...")
-    return version[1], _of_sources(sources)
-
-
-def read_package(folder: Path) -> Keywords:
-    """The keywords of an installed package, from the source in its folder.
-
-    Raises:
-        ValueError: its functions have moved.
-    """
-    return _of_sources({name: ast.parse((folder / f"{name}.py").read_bytes()) for name in _SOURCES})
-
-
-def _of_sources(sources: Mapping[str, ast.Module]) -> Keywords:
     front, dynamo = _function(sources["_compile"], "compile"), _function(sources["dynamo/_compiler"], "compile")
-    save, load = (_function(sources["_compile"], name, required=False) for name in ("save", "load"))  # 2.2 has neither
+    save, load = (_function(sources["_compile"], name) for name in ("save", "load"))
     traced = set(_read_from_kwargs(_function(sources["dynamo/_tracer"], "trace")))
     shared = {"module", "ir", "inputs", "arg_inputs", "kwarg_inputs"}
     lost = set(_named(front)) - set(_named(dynamo)) - shared  # the front takes them and hands them to the older frontends alone
     said = {name for pattern in _SAID_TO_DO_NOTHING for name in re.findall(pattern, _texts(dynamo))}
-    whole = "require_full_compilation"
-    if whole in _named(dynamo) and f"settings.{whole}" not in ast.unparse(sources["dynamo/_compiler"]):
-        said.add(whole)  # 2.2 puts it among the settings, where nothing reads it
     only_executorch = set(_read_from_kwargs(save)) - {"inductor_configs"}
     return {
         "compile": sorted({*_named(front), *_named(dynamo), *traced} - {"module", "ir", "exported_program"}),
         "ignored": sorted(lost | said),
-        "save": sorted({*_named(save), "inductor_configs"} - {"module", "file_path"}) if save.args.args else [],
+        "save": sorted({*_named(save), "inductor_configs"} - {"module", "file_path"}),
         "save_executorch": sorted(only_executorch),
         "load": sorted(set(_named(load)) - {"file_path"}),
         "Input": sorted(set(_read_from_kwargs(_function(sources["_Input"], "__init__")))),
     }
 
 
-def download(version: str, folder: Path) -> Path:
-    """Torch-TensorRT's wheel for Linux (4 MB, Python code and one library) from pip's registry.
-
-    Raises:
-        ValueError: pip cannot download it; the message is pip's last line.
-    """
-    platforms = [word for name in ("manylinux_2_28", "manylinux_2_34") for word in ("--platform", f"{name}_x86_64")]
-    wanted = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.11", *platforms]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", *wanted, "--dest", str(folder), f"torch-tensorrt=={version}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = list(folder.glob(f"torch_tensorrt-{version}-*.whl"))
-    if not found:
-        raise ValueError(
-            f"pip cannot download torch-tensorrt {version}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
-        )
-    return found[0]
-
-
-def _function(tree: ast.Module, name: str, *, required: bool = True) -> ast.FunctionDef:
-    """The last definition of that name, also within a class: earlier ones are overloads. One without parameters if there is none."""
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
+    """The last definition of that name, also within a class: earlier ones are overloads."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
-    if not found and not required:
-        return next(node for node in ast.parse("def absent(): ...").body if isinstance(node, ast.FunctionDef))
     if not found:
         raise ValueError(f"torch_tensorrt no longer defines {name}() where it did")
     return found[-1]
@@ -146,26 +89,3 @@ def _texts(function: ast.FunctionDef) -> str:
     return "\n".join(
         node.value for node in ast.walk(function) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
-
-
-def write(versions: Mapping[str, Keywords]) -> None:
-    """Write the table with one line per list, so that changes are easy to read."""
-    rows = (
-        f' "{version}": {{\n' + ",\n".join(f'  "{name}": {json.dumps(words)}' for name, words in keywords.items()) + "\n }"
-        for version, keywords in sorted(versions.items(), key=lambda item: numbers(item[0]))
-    )
-    TABLE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
-
-
-def main(sources: Sequence[str]) -> None:
-    """Add the keywords of releases to the table. Each source is a wheel, or a version that pip downloads."""
-    known = table() if TABLE.exists() else {}
-    with tempfile.TemporaryDirectory() as folder:
-        for source in sources:
-            version, keywords = read_wheel(Path(source) if source.endswith(".whl") else download(source, Path(folder)))
-            known[version] = keywords
-    write(known)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -52,15 +52,12 @@ def load() -> types.ModuleType:
     """The package ``torch_tensorrt``, ready to export, partition, convert and build on this machine.
 
     Raises:
-        BackendUnavailable: it is not installed, or another release, which may need other replacements.
+        BackendUnavailable: it is not installed, cannot be imported, or is another release, which may need other replacements.
     """
     import torch
 
     if torch.cuda.is_available():
-        import torch_tensorrt
-
-        module: types.ModuleType = torch_tensorrt
-        return module
+        return _of_environment()
     if (found := installed_release()) != RELEASE:
         raise BackendUnavailable(
             f"Torch-TensorRT without a GPU needs torch-tensorrt-rtx {RELEASE} in {FOLDER}, found {found or 'none'}: {INSTALL}"
@@ -81,6 +78,18 @@ def load() -> types.ModuleType:
     _keep_plans()
     _replace(torch_tensorrt, "save", _reject_saving)
     return torch_tensorrt
+
+
+def _of_environment() -> types.ModuleType:
+    try:
+        import torch_tensorrt
+    except (ImportError, OSError, RuntimeError) as error:  # it is absent, or a TensorRT or a torch of another version
+        raise BackendUnavailable(
+            f"torch_tensorrt cannot be imported ({' '.join(str(error).split())[:300]}): torch, torch-tensorrt and tensorrt must fit "
+            "together, pip install 'tensorrt-course[gpu]' has a set"
+        ) from None
+    module: types.ModuleType = torch_tensorrt
+    return module
 
 
 @contextlib.contextmanager
