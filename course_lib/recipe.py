@@ -163,13 +163,13 @@ def _toml_key(name: str) -> str:
 
 def _rejection(error: ValidationError, model: type[BaseModel]) -> RecipeError:
     about_profiles = error.errors(include_url=False)[0]["loc"][:1] in (("profile",), ("profiles",))
-    return RecipeError(_one_line(error, model), code=PROFILE if about_profiles else "")
+    return RecipeError(one_line(error, model), code=PROFILE if about_profiles else "")
 
 
 _LONGEST_KEY = 60  # characters of a key that a message quotes
 
 
-def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
+def one_line(error: ValidationError, model: Any) -> str:
     """Pydantic's first error as ``where: what was expected, what was found``; an unknown key is the cause of a missing one."""
     errors = error.errors(include_url=False)
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])

@@ -63,7 +63,7 @@ def _with(name: str, **values: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("make", "task", "words"),
     [
-        (_with("widths", stem="64"), "widths", "answers.json: widths.stem: Input should be a valid integer, found '64'"),
+        (_with("widths", stem="64"), "widths", "answers.json: widths: stem: Input should be a valid integer, found '64'"),
         (lambda folder: made.write(folder, "builds", {"conditions": {}, "setting": ""}), "builds", "ratios is 0 of 6"),
         (_with("builds", setting="alone"), "builds", "the setting follows from the verdicts"),
         (

@@ -160,7 +160,7 @@ def test_settings_come_back_as_they_were_written(tmp_path):
         ("batch = 8", "queue = 1 holds less than a batch of 8"),
         ("every = 0", "every"),
         ('drop = "none"', "'oldest' or 'newest', found 'none'"),
-        ("threshold = 0.3", "unknown key 'threshold'; known keys are size, confidence"),
+        ("threshold = 0.3", "unknown key 'threshold'; known keys are batch, classes"),
         ("classes = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]", "must differ"),
         ("size = ", "is not TOML"),
         ("#" * (MAX_BYTES + 1), "longer than"),

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, wraps
 from importlib import import_module
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from course_lib.labs.framework.racing import Tiers
 
 _T = TypeVar("_T")
-_W = TypeVar("_W", bound="Work")
 _LONGEST = 4000  # characters of a message
 _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
@@ -71,23 +70,17 @@ def step(compute: Callable[[Any], _T]) -> _T:
     return cast(_T, property(getter))  # for a type checker, an attribute with the type of its value
 
 
-class Work(AbstractContextManager["Work"]):
-    """One submission under examination. A lab adds its own steps."""
+class Work(ExitStack):
+    """One submission under examination, which at its end closes the workers that steps have started. A lab adds its own steps."""
 
     learner_file: ClassVar[str] = ""  # the answer file with the learner's id, in a lab with an instance for each learner
 
     def __init__(self, lab: Lab, folder: Path, examiner: Examiner) -> None:
+        super().__init__()
         self.lab, self.folder, self.examiner = lab, folder, examiner
-        self.closing = ExitStack()  # closes the workers that steps have started
         self.results: dict[str, Any] = {}  # value or error of each step that was asked for
         self.figures: dict[str, float] = {}
         self.comparison: Comparison | None = None
-
-    def __enter__(self: _W) -> _W:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closing.close()
 
     def once(self, name: str, compute: Callable[[], _T]) -> _T:
         """What `compute` returned or raised when this name was first asked for."""
@@ -104,7 +97,7 @@ class Work(AbstractContextManager["Work"]):
     @cached_property
     def scratch(self) -> Path:
         """A folder for files of the examination, which exists until it ends."""
-        return Path(self.closing.enter_context(tempfile.TemporaryDirectory()))
+        return Path(self.enter_context(tempfile.TemporaryDirectory()))
 
     def rng(self) -> np.random.Generator:
         """A new generator from the examiner's seed."""

@@ -137,5 +137,7 @@ def encoded(array: np.ndarray) -> dict[str, Any]:
 
 
 def decoded(values: Mapping[str, Any]) -> np.ndarray:
-    """The array that `encoded` wrote."""
-    return np.frombuffer(base64.b64decode(values["data"]), values["dtype"]).reshape(values["shape"]).copy()
+    """The array that `encoded` wrote. Values that it did not write are an error: an answer may be hostile."""
+    if min(values["shape"], default=0) < 0 or np.dtype(values["dtype"]).kind not in "iufb":
+        raise ValueError("not an array of numbers")
+    return np.frombuffer(base64.b64decode(values["data"], validate=True), values["dtype"]).reshape(values["shape"]).copy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -15,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-import numpy as np
-
 import course_lib
 from course_lib._util.plain_text import plain
 from course_lib._util.processes import end_tree
@@ -27,6 +24,7 @@ from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, LISTED, Criterion, all_right
 from course_lib.labs.framework.examination import Examiner
+from course_lib.labs.framework.learner_code import decoded
 from course_lib.labs.framework.submission import read_text
 
 _T = TypeVar("_T")
@@ -57,7 +55,7 @@ def load(name, text):
 _PIECE = 1 << 16  # bytes that go in or out at a time
 _MOST_MARKS = 1_000_000  # of brackets, commas and colons in an answer
 MAX_BYTES = 64 << 10  # of a learner's file
-_MOST_ANSWERED, _MOST_OF_AN_ARRAY = 32 << 20, 1 << 20  # bytes of all answers, and of one array in an answer
+_MOST_ANSWERED = 32 << 20  # bytes of all answers
 _LONGEST = 200  # characters of a learner's text in a message
 
 
@@ -212,20 +210,11 @@ def _result(value: Any) -> Any:
         if "error" in value:
             return Failed(plain(value["error"], _LONGEST), value.get("empty") is True)
         if "dtype" in value:
-            return decoded(value, "iufb")
+            return decoded(value)
         return {str(key): _result(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_result(one) for one in value]
     return value  # a text as it is: a key that is compared must not be cut
-
-
-def decoded(values: Mapping[str, Any], kinds: str = "iuf") -> np.ndarray:
-    """The array of these kinds of `numpy.dtype` in an answer that may be hostile. Any error means that there is none."""
-    dtype, shape = np.dtype(str(values["dtype"])[:8]), values["shape"]
-    data = base64.b64decode(values["data"], validate=True)
-    if dtype.kind not in kinds or len(data) > _MOST_OF_AN_ARRAY or min(shape, default=0) < 0:
-        raise ValueError("not an array of numbers, or too large")
-    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def case_criterion(

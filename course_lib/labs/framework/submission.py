@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from course_lib._util import text_files, toml_text
 from course_lib._util.files import state_folder, write_atomically
 from course_lib.errors import MISSING_FILE, BuildError, CourseError, EngineError, PrecisionError, RecipeError
-from course_lib.recipe import Recipe
+from course_lib.recipe import Recipe, one_line
 
 KEY = "learner"
 VARIABLES = ("COURSE_LEARNER", "JUPYTERHUB_USER")  # with the id, where a machine knows it
@@ -121,31 +122,39 @@ def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
     return model, recipe
 
 
-def read_text(file: Path, max_bytes: int, advice: str = "") -> str:
-    """The text of a file, or an EngineError in one line; `advice` says what to do about a file that is too long."""
+def read_text(file: Path, max_bytes: int) -> str:
+    """The text of a file, or an EngineError in one line."""
     try:
-        return text_files.decode(_content(file, max_bytes, advice))
+        return text_files.decode(_content(file, max_bytes))
     except UnicodeDecodeError as error:
         raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
 
 
-def read_json(file: Path, max_bytes: int, advice: str = "") -> object:
+def read_json(file: Path, max_bytes: int) -> object:
     """The value in a JSON file; otherwise as `read_text`."""
     try:
-        return json.loads(_content(file, max_bytes, advice))
+        return json.loads(_content(file, max_bytes))
     except (ValueError, RecursionError):
         raise EngineError(f"{file.name} is not JSON: write it with json.dump") from None
 
 
-def read_toml(file: Path, max_bytes: int, advice: str = "") -> dict[str, Any]:
+def read_toml(file: Path, max_bytes: int) -> dict[str, Any]:
     """The table in a TOML file; otherwise as `read_text`."""
     try:
-        return toml_text.loads(text_files.decode(_content(file, max_bytes, advice)))
+        return toml_text.loads(text_files.decode(_content(file, max_bytes)))
     except (ValueError, RecursionError) as error:
         raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}") from None
 
 
-def _content(file: Path, max_bytes: int, advice: str) -> bytes:
+def checked(kind: Any, values: object, place: str, code: str = "") -> Any:
+    """Values in the form that pydantic knows as `kind`, or an EngineError in one line that begins with their place."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        raise EngineError(f"{place}: {one_line(error, kind)}", code=code) from None
+
+
+def _content(file: Path, max_bytes: int) -> bytes:
     try:
         with open(file, "rb") as opened:
             content = opened.read(max_bytes + 1)
@@ -154,5 +163,5 @@ def _content(file: Path, max_bytes: int, advice: str) -> bytes:
     except OSError as error:
         raise EngineError(f"{file.name} cannot be read as text: {error.strerror}") from None
     if len(content) > max_bytes:
-        raise EngineError(f"{file.name} is longer than {max_bytes:,} bytes" + (f": {advice}" if advice else ""))
+        raise EngineError(f"{file.name} is longer than {max_bytes:,} bytes")
     return content

@@ -64,7 +64,7 @@ class FirstEngineWork(Work):
     @step
     def engines(self) -> tuple[TimedWorker, TimedWorker]:
         """PyTorch eager and the submission, both loaded."""
-        started = self.closing.enter_context
+        started = self.enter_context
         with ThreadPoolExecutor() as threads:
             eager = threads.submit(lambda: started(self.examiner.baseline(GIVEN)))
             plan = self.examiner.runnable(self.graph, self.recipe, self.plan)
@@ -137,7 +137,7 @@ def speed(work: FirstEngineWork) -> Iterator[Criterion]:
     work.examiner.begins(f"speed: {others} and your engine, interleaved", work.examiner.measure_s)
     subjects = {"eager": eager, "yours": yours}
     if not absent(reference):
-        subjects["reference"] = work.closing.enter_context(work.examiner.reference(_reference_plan(work)))
+        subjects["reference"] = work.enter_context(work.examiner.reference(_reference_plan(work)))
     rng = work.rng()
     size = batch_sizes(rng, work.accepted)
 

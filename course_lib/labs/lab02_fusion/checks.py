@@ -57,7 +57,7 @@ class FusionWork(Work):
     @step
     def causes(self) -> dict[str, Any]:
         """The content of `causes.json`, with its costs by suspect."""
-        found = read_json(self.folder / FILE, MAX_BYTES, "write the number of kernels for each suspect")
+        found = read_json(self.folder / FILE, MAX_BYTES)
         costs = found.get("costs") if isinstance(found, dict) else None
         if not isinstance(costs, dict) or any(type(value) is not int for value in costs.values()):
             raise EngineError(f'{FILE} must be an object with "costs", a whole number for each suspect; found {found!r:.60}')
@@ -110,8 +110,8 @@ class FusionWork(Work):
     def sqnr(self) -> tuple[float, str]:
         """The lowest SQNR in dB of the logits against the given network's, at any batch size, and on which images."""
         source = ModelSource(GIVEN, (self.learner,))
-        given = self.closing.enter_context(self.examiner.baseline(source))
-        yours = self.closing.enter_context(self.examiner.engine(self.examiner.runnable(self.graph, RECIPE, self.plan)))
+        given = self.enter_context(self.examiner.baseline(source))
+        yours = self.enter_context(self.examiner.engine(self.examiner.runnable(self.graph, RECIPE, self.plan)))
         found = {}
         for family, images in self.images.items():
             least = decibels(logits(given, images, BATCHES), logits(yours, images, BATCHES))

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from course_lib.engines import Compiler, LayerTable, split_target
 from course_lib.engines.backends.tensorrt.timing_cache import FOLDER_VARIABLE
@@ -19,7 +19,7 @@ from course_lib.exercises.exercise import Case
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, equals, holds
 from course_lib.labs.framework.lab import Work
 from course_lib.labs.framework.runner import Failed, call, case_criterion
-from course_lib.labs.framework.submission import read_json, submitted_recipe
+from course_lib.labs.framework.submission import checked, read_json, submitted_recipe
 from course_lib.labs.lab03_tuning import given
 from course_lib.labs.lab03_tuning.device import Device, Problem, problem
 from course_lib.recipe import Recipe
@@ -90,9 +90,9 @@ class TuningWork(Work):
     @cached_property
     def compiler(self) -> Compiler:
         """The process that builds."""
-        return self.closing.enter_context(Compiler(given.BUILDER))
+        return self.enter_context(Compiler(given.BUILDER))
 
-    def answer(self, section: str, kind: TypeAdapter[_T]) -> _T:
+    def answer(self, section: str, kind: Any) -> Any:
         """One section of the answer file.
 
         Raises:
@@ -103,12 +103,7 @@ class TuningWork(Work):
             raise EngineError(
                 f'{given.ANSWERS} does not have "{section}" yet: the cell that saves it has not run or has failed'
             )
-        try:
-            return kind.validate_python(answers[section])
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, (section, *first["loc"])))
-            raise EngineError(f"{given.ANSWERS}: {place}: {first['msg']}, found {first['input']!r:.60}") from None
+        return checked(kind, answers[section], f"{given.ANSWERS}: {section}")
 
     def layers(self, model: onnx.ModelProto, recipe: Recipe) -> LayerTable:
         """The layer table of an engine."""
@@ -123,7 +118,7 @@ class TuningWork(Work):
 def widths(work: TuningWork) -> Iterator[Criterion]:
     """The chosen widths against those of the trained network, by the engines that they give."""
     width = Annotated[int, Field(ge=1, le=4096, strict=True)]
-    trained, chosen = work.instance.widths, work.answer("widths", TypeAdapter(dict[str, width]))
+    trained, chosen = work.instance.widths, work.answer("widths", dict[str, width])
     if chosen.keys() != trained.keys():
         raise EngineError(f"widths has {', '.join(chosen)}: expected a width for each of {', '.join(trained)}")
     narrower = [f"{name} is {width}" for name, width in chosen.items() if width < trained[name]]
@@ -169,12 +164,11 @@ def recipe(work: TuningWork) -> Iterator[Criterion]:
 
 def rebuild(work: TuningWork) -> Iterator[Criterion]:
     """What the answers say about two builds of each night."""
-    found = work.answer("nights", TypeAdapter(dict[str, NightAnswer]))
+    found = work.answer("nights", dict[str, NightAnswer])
     kinds, counts = [], []
     for name, night in work.instance.nights().items():
         before, after = (work.layers(*one) for one in (night.before, night.after))
-        weights = [list(model.graph.initializer) for model, _ in (night.before, night.after)]
-        kind, new = _difference(before, after, same_weights=weights[0] == weights[1])
+        kind, new = difference(night, before, after)
         kinds.append(Case((name,), kind, shown=name))
         mistakes = {"that is the number of all kernels": len(after.kernels)}
         counts.append(Case((name,), new, mistakes, shown=name))
@@ -188,13 +182,15 @@ def rebuild(work: TuningWork) -> Iterator[Criterion]:
     yield _of_answers("nights with the right count", counts, [one and one.new_tactics for one in answers], hint=hint)
 
 
-def _difference(before: LayerTable, after: LayerTable, *, same_weights: bool) -> tuple[Difference, int]:
+def difference(night: given.Night, before: LayerTable, after: LayerTable) -> tuple[Difference, int]:
+    """What differs between the two builds of a night, and how many tactics are new."""
     operators = [[table.fused_operators(kernel) for kernel in table.kernels] for table in (before, after)]
     earlier = {kernel.tactic for kernel in before.kernels}
     new = sum(kernel.tactic not in earlier for kernel in after.kernels)
     if operators[0] != operators[1]:
         return "kernels", new
-    return "tactics" if new else "nothing" if same_weights else "weights", new
+    weights = [list(model.graph.initializer) for model, _ in (night.before, night.after)]
+    return "tactics" if new else "nothing" if weights[0] == weights[1] else "weights", new
 
 
 @dataclass(frozen=True)
@@ -285,7 +281,7 @@ def _timing_hint(choices: Sequence[Choice]) -> str:
 
 def builds(work: TuningWork) -> Iterator[Criterion]:
     """What the answers say about engines that were built several times in each condition."""
-    found, record = work.answer("builds", TypeAdapter(BuildsAnswer)), work.instance.repeated_builds()
+    found, record = work.answer("builds", BuildsAnswer), work.instance.repeated_builds()
     alone = record.pop("alone")["us"]
     ratios, intervals, verdicts = [], [], []
     for condition, row in record.items():
@@ -298,12 +294,13 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
         }
         ratios.append(Case((condition,), ratio, mistakes, shown=condition, tolerance=0.002))
         mistakes = {
-            "the times of engines that were built alone vary, too": _interval(us, [median(alone)]),
+            "the times of engines that were built alone vary, too": interval(us, [median(alone)]),
             "that is the range of all pairs": [min(us) / max(alone), max(us) / min(alone)],
         }
-        intervals.append(Case((condition,), _interval(us, alone), mistakes, shown=condition, tolerance=0.008))
+        intervals.append(Case((condition,), interval(us, alone), mistakes, shown=condition, tolerance=0.008))
         if condition in found.conditions:
-            verdicts.append(Case((condition,), _verdict(found.conditions[condition]), shown=condition))
+            answer = found.conditions[condition]
+            verdicts.append(Case((condition,), verdict(answer.low, answer.high), shown=condition))
     answers = [found.conditions.get(condition) for condition in record]
     hint = "Divide the median time of a condition by the median time of the engines that were built alone."
     yield _of_answers("ratios", ratios, [one and one.ratio for one in answers], HALF, hint=hint)
@@ -311,22 +308,27 @@ def builds(work: TuningWork) -> Iterator[Criterion]:
     yield _of_answers("intervals", intervals, [one and [one.low, one.high] for one in answers], hint=hint)
     hint = "A condition is as fast if all of its interval is at most 1.05, slower if all of it is above, and open otherwise."
     yield _of_answers("verdicts on these intervals", verdicts, [one.verdict for one in answers if one], hint=hint)
-    shown = [name for name, one in found.conditions.items() if one.verdict == "as fast"]
-    fast = [name for name, row in record.items() if row["full"] and name in shown]
-    cheapest = min(fast, key=lambda name: float(record[name]["seconds"]), default="")
+    chosen = cheapest(record, {name: one.verdict for name, one in found.conditions.items()})
     hint = "Of the conditions with full cores that are shown to be as fast, which one has the shortest build?"
-    yield holds("the setting follows from the verdicts", found.setting == cheapest, hint=hint)
+    yield holds("the setting follows from the verdicts", found.setting == chosen, hint=hint)
 
 
-def _interval(us: Sequence[float], alone: Sequence[float]) -> list[float]:
+def interval(us: Sequence[float], alone: Sequence[float]) -> list[float]:
     """The 95 % percentile interval of the ratio of medians, when builds are resampled on both sides."""
     rng = np.random.default_rng(0)
     drawn = (np.median(rng.choice(several, (4000, len(several))), axis=1) for several in (us, alone))
     return [float(edge) for edge in np.percentile(np.divide(*drawn), [2.5, 97.5])]
 
 
-def _verdict(answer: ConditionAnswer) -> Verdict:
-    return "as fast" if answer.high <= given.SLOWER else "slower" if answer.low > given.SLOWER else "open"
+def verdict(low: float, high: float) -> Verdict:
+    """What follows from the interval of a condition."""
+    return "as fast" if high <= given.SLOWER else "slower" if low > given.SLOWER else "open"
+
+
+def cheapest(record: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> str:
+    """The shortest build among the conditions with full cores that are as fast; "" if there is none."""
+    fast = [name for name, row in record.items() if row["full"] and verdicts.get(name) == "as fast"]
+    return min(fast, key=lambda name: float(record[name]["seconds"]), default="")
 
 
 def cache(work: TuningWork) -> Iterator[Criterion]:

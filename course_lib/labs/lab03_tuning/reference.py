@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
 from course_lib.engines import Compiler
 from course_lib.labs.framework import submission
-from course_lib.labs.lab03_tuning import given
+from course_lib.labs.lab03_tuning import checks, given
 
 TIMING = """\
 from statistics import median
@@ -104,31 +102,20 @@ def nights(compiler: Compiler, mine: given.Instance) -> dict[str, dict[str, obje
     answers: dict[str, dict[str, object]] = {}
     several = mine.nights()
     before = compiler.build(*several[given.NIGHTS[0]].before).layers  # of every night
-    known = {kernel.tactic for kernel in before.kernels}
     for name, night in several.items():
-        after = compiler.build(*night.after).layers
-        new = [kernel for kernel in after.kernels if kernel.tactic not in known]
-        if [kernel.onnx_nodes for kernel in before.kernels] != [kernel.onnx_nodes for kernel in after.kernels]:
-            differs = "kernels"
-        elif new:
-            differs = "tactics"
-        else:
-            same = list(night.before[0].graph.initializer) == list(night.after[0].graph.initializer)
-            differs = "nothing" if same else "weights"
-        answers[name] = {"differs": differs, "new_tactics": len(new)}
+        differs, new = checks.difference(night, before, compiler.build(*night.after).layers)
+        answers[name] = {"differs": differs, "new_tactics": new}
     return answers
 
 
 def builds(mine: given.Instance) -> dict[str, object]:
     """The conditions of the record, with bootstrap intervals."""
     record = mine.repeated_builds()
-    alone, rng = record.pop("alone")["us"], np.random.default_rng(1)
-    conditions = {}
-    for condition, row in record.items():
-        us = row["us"]
-        several, others = (np.median(rng.choice(one, (5000, len(one))), axis=1) for one in (us, alone))
-        low, high = np.quantile(several / others, [0.025, 0.975])
-        verdict = "as fast" if high <= given.SLOWER else "slower" if low > given.SLOWER else "open"
-        conditions[condition] = {"ratio": median(us) / median(alone), "low": low, "high": high, "verdict": verdict}
-    fast = [name for name, row in record.items() if row["full"] and conditions[name]["verdict"] == "as fast"]
-    return {"conditions": conditions, "setting": min(fast, key=lambda name: float(record[name]["seconds"]))}
+    alone = record.pop("alone")["us"]
+    conditions, verdicts = {}, {}
+    for name, row in record.items():
+        low, high = checks.interval(row["us"], alone)
+        verdicts[name] = checks.verdict(low, high)
+        ratio = median(row["us"]) / median(alone)
+        conditions[name] = {"ratio": ratio, "low": low, "high": high, "verdict": verdicts[name]}
+    return {"conditions": conditions, "setting": checks.cheapest(record, verdicts)}

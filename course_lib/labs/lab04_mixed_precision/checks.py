@@ -96,8 +96,8 @@ class MixedWork(Work):
         on_cpu = replace(self.examiner, runner="onnxruntime")
         rounded = self.scratch / "rounded.onnx"
         rounded.write_bytes(emulated(self.graph.read_bytes(), launcher=self.examiner.launcher))
-        truth = self.closing.enter_context(self.examiner.baseline(SOURCE))
-        yours = self.closing.enter_context(on_cpu.engine(on_cpu.runnable(rounded, self.files[1])))
+        truth = self.enter_context(self.examiner.baseline(SOURCE))
+        yours = self.enter_context(on_cpu.engine(on_cpu.runnable(rounded, self.files[1])))
         requests = self.requests().items()
         want, have = (
             {where: [logits(engine, tokens, [len(tokens)], "tokens") for tokens in several] for where, several in requests}
@@ -249,7 +249,7 @@ def counted(yours: Kernels, wanted: Kernels) -> Iterator[Criterion]:
 
 def speed(work: MixedWork) -> Criterion:
     """On a GPU: faster than the FP32 engine of the given network, or about as fast as the reference."""
-    examiner, started = work.examiner, work.closing.enter_context
+    examiner, started = work.examiner, work.enter_context
     (exact := work.scratch / "given.onnx").write_bytes(given.network().SerializeToString())
     models = {"fp32": (exact, Recipe(precision="fp32", profiles=(given.SERVICE,)))}
     if not absent(reference):

@@ -159,7 +159,7 @@ def read(path: Path) -> Findings:
     Raises:
         CourseError: the file is missing, too long, not TOML, or not a table `largest` of at most `MOST_NODES` numbers.
     """
-    found = read_toml(path, MAX_BYTES, "name the nodes that break and no others")
+    found = read_toml(path, MAX_BYTES)
     largest = found.get("largest")
     if found.keys() != {"largest"} or not isinstance(largest, dict) or not largest:
         raise CourseError(f'{FILE} has to be one table [largest] with lines such as "/head/Gemm" = 12.5')

@@ -134,9 +134,9 @@ class CalibrationWork(Work):
     @step
     def engines(self) -> tuple[TimedWorker, TimedWorker]:
         """PyTorch eager and the submission, both loaded."""
-        eager = self.closing.enter_context(self.examiner.baseline(GIVEN))
+        eager = self.enter_context(self.examiner.baseline(GIVEN))
         plan = self.examiner.runnable(self.graph, self.files[1], self.plan)
-        yours = self.closing.enter_context(self.examiner.engine(plan))
+        yours = self.enter_context(self.examiner.engine(plan))
         return eager, yours
 
     @step
@@ -270,9 +270,9 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     if not absent(reference):
         with ours():
             plan = onnx_model.runnable(work.reference, reference.recipe(), work.examiner)
-        subjects["reference"] = work.closing.enter_context(work.examiner.reference(plan))
+        subjects["reference"] = work.enter_context(work.examiner.reference(plan))
     plan = onnx_model.runnable(work.graph, work.files[1], work.examiner, work.plan)
-    yours = work.closing.enter_context(work.examiner.engine(plan))
+    yours = work.enter_context(work.examiner.engine(plan))
     images = work.fresh.images[: 8 * BATCH]
     share = argmax_agreement(logits(answered, images, [BATCH]), logits(yours, images, [BATCH]))
     hint = "Each pair that insert_qdq would not place costs a round trip to memory. Are there pairs on biases?"

@@ -273,8 +273,8 @@ def measured(work: ShapesWork) -> Comparison:
     examiner, rng, recipe = work.examiner, work.rng(), work.recipe
     examiner.begins("cost: one profile, the best three, and yours, interleaved", examiner.measure_s)
     boxes = [largest for _, largest in given.ranges(recipe)]
-    eager = work.closing.enter_context(examiner.baseline(SOURCE))
-    yours = work.closing.enter_context(examiner.engine(examiner.runnable(work.model, recipe, work.plan)))
+    eager = work.enter_context(examiner.baseline(SOURCE))
+    yours = work.enter_context(examiner.engine(examiner.runnable(work.model, recipe, work.plan)))
     full = given.batch(rng)
     for box in boxes:  # before the first one is timed
         _check_answers(box, eager.infer(given.cut(full, box)), yours.infer(given.cut(full, box)))
@@ -314,7 +314,7 @@ def _of_ours(work: ShapesWork, boxes: Sequence[Box]) -> TimedWorker:
     """One of the course's own engines, for comparison."""
     with ours():
         plan = work.examiner.runnable(work.model, given.recipe(*boxes))
-    return work.closing.enter_context(work.examiner.reference(plan))
+    return work.enter_context(work.examiner.reference(plan))
 
 
 @dataclass(frozen=True)

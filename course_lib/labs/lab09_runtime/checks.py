@@ -17,8 +17,8 @@ from course_lib.engines.worker.parent import Launcher
 from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.lab import Work, step
-from course_lib.labs.framework.learner_code import encoded
-from course_lib.labs.framework.runner import decoded, module_command, read_hostile, run_isolated
+from course_lib.labs.framework.learner_code import decoded, encoded
+from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
 from course_lib.labs.framework.submission import read_text
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import Scene, fits
@@ -337,7 +337,7 @@ def _served(scene: Scene, record: Mapping[str, Any]) -> Served:
     error = plain(record.get("error", ""), _LONGEST)
     return Served(
         scene,
-        answers=None if error else tuple(None if one is None else decoded(one, "f") for one in record["answers"]),
+        answers=None if error else tuple(None if one is None else decoded(one) for one in record["answers"]),
         error=error,
         raised=plain(record.get("raised", ""), _LONGEST),
         mistakes=tuple(_mistake(one) for one in record["mistakes"]),

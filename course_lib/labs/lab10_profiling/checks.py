@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from course_lib.benchmark import compare, speedup
-from course_lib.errors import CourseError, EngineError
+from course_lib.errors import EngineError
 from course_lib.labs.framework import submission
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_most, speed_at_least
 from course_lib.labs.framework.examination import TimedWorker
@@ -77,13 +77,8 @@ class PipelineWork(Work):
     @step
     def causes(self) -> dict[Suspect, Evidence]:
         """The causes in `causes.json`."""
-        text = submission.read_text(self.folder / CAUSES, MAX_BYTES, "one range and one share for each cause are enough")
-        try:
-            return Answers.model_validate_json(text).causes
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = " ".join(str(part) for part in first["loc"] if part != "[key]")
-            raise CourseError(f"{CAUSES}: {place or 'the whole file'}: {first['msg']}"[:300], code=FORM) from None
+        answers: Answers = submission.checked(Answers, submission.read_json(self.folder / CAUSES, MAX_BYTES), CAUSES, FORM)
+        return answers.causes
 
     def started(self, *, ours: bool) -> AbstractContextManager[TimedWorker]:
         """A process with the learner's given pipeline, or with the one in `pipeline.py`."""

@@ -14,7 +14,7 @@ from course_lib.engines.layers import Layer
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, equals
-from course_lib.labs.framework.runner import Failed, case_criterion, decoded
+from course_lib.labs.framework.runner import Failed, case_criterion
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import OPERATOR
 
 # Relative to the largest logit. FP16 in the reference: at most 0.024 in 300 draws. The upper median: at least 0.097 in 60.
@@ -109,10 +109,10 @@ def read(values: Mapping[str, Any], file: str) -> Found:
         tuple(plain(name, 80) for name in values["registered"]),
         any(one.get("empty") is True for one in (failed, *medians)),
         _failure(failed),
-        tuple(Failed(_failure(one)) if _failure(one) else decoded(one) for one in medians),
+        tuple(Failed(_failure(one)) if _failure(one) else learner_code.decoded(one) for one in medians),
         {name: _failure(values[name]) or Blocks.from_json(values[name]) for name in ("dynamic", "long") if name in values},
         Blocks.from_json(made["blocks"]) if made else None,
-        tuple(decoded(one) for one in made["answers"]) if made else (),
+        tuple(learner_code.decoded(one) for one in made["answers"]) if made else (),
         frozenset(plain(one["type"], 20) for one in made["answers"]) if made else frozenset(),
         _failure(values.get("border")) or plain(values.get("border", ""), _LONGEST),
     )

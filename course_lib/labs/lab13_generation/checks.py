@@ -65,7 +65,7 @@ class GenerationWork(Work):
 
     def hosted(self, model: bytes, *, ours: bool = False) -> TimedWorker:
         """A decoder in its own process, which ends with the examination."""
-        return self.closing.enter_context(decoder.hosted(model, self.examiner, ours=ours))
+        return self.enter_context(decoder.hosted(model, self.examiner, ours=ours))
 
     @step
     def decoder(self) -> TimedWorker:
@@ -360,7 +360,7 @@ def recomputing(work: Work) -> TimedWorker:
     path.write_bytes(network.recomputing())
     sizes = Profile(tokens={"min": (1, 1), "opt": (1, LENGTH), "max": (1, given.POSITIONS)})
     examiner = replace(work.examiner.for_ours, runner="onnxruntime")
-    return work.closing.enter_context(examiner.reference(examiner.runnable(path, Recipe(profiles=(sizes,)))))
+    return work.enter_context(examiner.reference(examiner.runnable(path, Recipe(profiles=(sizes,)))))
 
 
 def drawn(rng: np.random.Generator, *bounds: tuple[int, int]) -> list[int]:

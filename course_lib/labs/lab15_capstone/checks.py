@@ -54,7 +54,7 @@ class PipelineWork(Work):
             RecipeError, BuildError: a file is missing or rejected.
             EngineError: the engine rejects the frames, or answers with something else than detections.
         """
-        examiner, started = self.examiner, self.closing.enter_context
+        examiner, started = self.examiner, self.enter_context
         theirs = WHOLE_CURVE if absent(reference) else reference.SETTINGS
         settings = {"eager": WHOLE_CURVE, "first": FIRST, "reference": theirs, "yours": Settings.load(self.folder / FILE)}
         plan = onnx_model.runnable(self.graph, self.files[1], examiner, self.plan)

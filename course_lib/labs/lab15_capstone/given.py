@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from course_lib.benchmark.queueing import Answers
 from course_lib.benchmark.statistics import timed_ms
 from course_lib.errors import EngineError, RecipeError
-from course_lib.labs.framework.submission import read_toml
+from course_lib.labs.framework.submission import checked, read_toml
 from course_lib.models.digit_boxes import NOTHING, Detections, Matched, Quality, iou, matched
 from course_lib.models.digit_video import SIDE, Frame, prepared, video
 from course_lib.precision import lowering_helps
@@ -80,11 +80,10 @@ class Settings(BaseModel):
                 line, and its code is `FILE` or `MISSING_FILE`.
         """
         try:
-            return cls(**read_toml(path, MAX_BYTES))
+            settings: Settings = checked(cls, read_toml(path, MAX_BYTES), FILE)
         except EngineError as error:
             raise RecipeError(str(error), code=error.code or FILE) from None
-        except ValidationError as error:
-            raise RecipeError(f"{FILE}: {_complaint(error)}", code=FILE) from None
+        return settings
 
     def dumps(self) -> str:
         """All settings as TOML text."""
@@ -95,15 +94,6 @@ class Settings(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write them as TOML."""
         Path(path).write_text(self.dumps(), encoding="utf-8")
-
-
-def _complaint(error: ValidationError) -> str:
-    first: Any = error.errors(include_url=False)[0]
-    where = " ".join(".".join(map(str, first["loc"])).split())[:60]
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}; known keys are {', '.join(Settings.model_fields)}"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}, found {first['input']!r:.60}" if where else message
 
 
 # The first version enlarges frames to 160 pixels. A call then costs 1.5 times as much on a CPU, and more boxes are false than at 96 to

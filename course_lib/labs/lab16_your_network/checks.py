@@ -16,9 +16,10 @@ from course_lib.engines import Plan
 from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, holds
 from course_lib.labs.framework.lab import Work, step
+from course_lib.labs.framework.learner_code import decoded
 from course_lib.labs.framework.onnx_model import fixed, transformed
 from course_lib.labs.framework.racing import decibels
-from course_lib.labs.framework.runner import decoded, module_command, read_hostile, run_isolated
+from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
 from course_lib.labs.framework.submission import read_json, read_text, submitted, submitted_recipe
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE, draw
 from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network

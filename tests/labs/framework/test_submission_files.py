@@ -30,8 +30,8 @@ def test_what_is_too_long_or_not_there_is_said(tmp_path: Path, name: str) -> Non
         READERS[name](file, 10)
     file.rmdir()
     file.write_bytes(b" " * 11)
-    with pytest.raises(EngineError, match=f"^{name} is longer than 10 bytes: write less$"):
-        READERS[name](file, 10, "write less")
+    with pytest.raises(EngineError, match=f"^{name} is longer than 10 bytes$"):
+        READERS[name](file, 10)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"[" * 5000, b'{"a": [', b"\x00"])
