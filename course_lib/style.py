@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-WIDTH = 5.6  # inches; on a phone, text of 8 points is still 7 pixels high
-NARROW = 4.1  # inches; on a phone, text of 9 points is still 11 pixels high
+WIDTH = 4.1  # inches; on a phone, text of 9 points is still 11 pixels high
+NARROW = WIDTH
 _PAD = 0.06  # inches of paper around what is drawn; a title begins there, too
 
 
@@ -54,6 +54,7 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
 
     matplotlib.rcParams.update(
         {
+            "axes.facecolor": "none",
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlesize": 10,
@@ -66,6 +67,21 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
         }
     )
     return Shown(figsize=(width, height), dpi=110, layout="constrained")
+
+
+def subplots(
+    height: float = 3.0, rows: int = 1, columns: int = 1, *, width: float = WIDTH, **settings: Any
+) -> tuple[Figure, Any]:
+    """An empty figure and its axes, as from the function of this name in pyplot."""
+    drawn = figure(height, width=width)
+    return drawn, drawn.subplots(rows, columns, **settings)
+
+
+def name_rows(axes: Axes, names: Sequence[str], size: float = 9) -> None:
+    """Name the rows of bars or dots, from the top to the bottom."""
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
 
 
 def figure_width(axes: Axes) -> float:
@@ -89,7 +105,7 @@ def name_lines(axes: Axes, size: float = 9) -> None:
 
     import numpy as np
 
-    letters = 18 if figure_width(axes) > NARROW else 14  # of a line of a label
+    letters = 14  # of a line of a label
     places: list[tuple[float, str, Any]] = []
     for line in axes.get_lines():
         points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
@@ -121,13 +137,15 @@ def name_colors(axes: Axes, handles: Sequence[Artist] | None = None) -> None:
         axes: its labeled artists are named.
         handles: other artists to name.
     """
+    import numpy as np
     from matplotlib.transforms import blended_transform_factory
 
     handles = axes.get_legend_handles_labels()[0] if handles is None else handles
     letters = [len(str(handle.get_label())) + 4 for handle in handles]
     room = int(_LETTERS * figure_width(axes))
-    columns = len(letters) if sum(letters) <= room else max(1, room // max(letters))
-    row = min(sum(letters), columns * max(letters))
+    rows = {columns: sum(map(max, np.array_split(letters, columns))) for columns in range(1, len(letters) + 1)}
+    columns = max(columns for columns, row in rows.items() if columns == 1 or row <= room)
+    row = rows[columns]
     long = axes.axison and row > 0.6 * room  # it begins at the edge, below the names of rows
     sides = axes.figure.transFigure if long else axes.transAxes
     legend = axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=9,
@@ -154,21 +172,32 @@ def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) 
 
     Args:
         axes: they grow to the right where a name needs it.
-        values: by name.
+        values: by name, which may have several lines of text.
         colors: one for each value, in the order of the values.
     """
+    size = 9 if figure_width(axes) <= NARROW else 8
     places = {
         name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
     }
-    room = {name: 1 - 5 * len(name) / 72 * axes.figure.dpi / axes.bbox.width for name in values}  # 5 points per letter
+    inch = axes.figure.dpi / axes.bbox.width  # as a share of the axes
+    room = {name: 1 - 0.6 * size / 72 * max(map(len, name.split("\n"))) * inch for name in values}
     end = axes.transAxes.transform((max([1.0, *(place / room[name] for name, place in places.items())]), 0))
     axes.set_xlim(right=axes.transData.inverted().transform(end)[0])
-    row = 1.3 * 8 / 72 * axes.figure.dpi / axes.bbox.height
-    for index, ((name, value), hue) in enumerate(sorted(zip(values.items(), colors, strict=True), key=lambda mark: mark[0][1])):
-        top = 0.99 - row * index
+    row = 1.3 * size / 72 * axes.figure.dpi / axes.bbox.height
+    top = 0.99
+    for (name, value), hue in sorted(zip(values.items(), colors, strict=True), key=lambda mark: mark[0][1]):
         axes.axvline(value, ymax=top, color=hue, lw=1.8)
         axes.annotate(name, (value, top), (4, 0), xycoords=axes.get_xaxis_transform(), textcoords="offset points",
-                      va="top", fontsize=8, color=_against(hue, white=True))  # fmt: skip
+                      va="top", fontsize=size, color=_against(hue, white=True))  # fmt: skip
+        top -= row * (name.count("\n") + 1)
+
+
+def mark_intervals(axes: Axes, places: Sequence[float], intervals: Sequence[tuple[float, float]], texts: Sequence[str]) -> None:
+    """A line over each horizontal bar from the low to the high end of its interval, with a text to the right."""
+    lows, highs = zip(*intervals, strict=True)
+    axes.hlines(places, lows, highs, color="black", lw=1.2)
+    for place, high, text in zip(places, highs, texts, strict=True):
+        axes.annotate(text, (high, place), (4, 0), textcoords="offset points", va="center")
 
 
 def _against(hue: Any, *, white: bool) -> str:
@@ -241,7 +270,8 @@ _DARK, _INK = 0x17, 0xE8  # gray levels of a dark page and of its text
 
 def _dark_rules(text: str) -> str:
     """CSS for a dark page: grays change sides; colored text, lines and dots become lighter; areas and what is written on them stay."""
-    rules = [f"svg {{fill: #{_INK:02x}{_INK:02x}{_INK:02x}}}"]  # matplotlib leaves black text without a color
+    # matplotlib leaves black text without a color; its first patch is the paper
+    rules = [f"svg {{fill: #{_INK:02x}{_INK:02x}{_INK:02x}}}", "#patch_1 path {fill: none !important}"]
     for color in sorted(set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))):
         levels = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
         if max(levels) - min(levels) < 24:  # a gray, or nearly one
