@@ -28,8 +28,8 @@ class ByHand(Lab):
     tasks = (
         Task("answers", "The right answer to every request", 2, checks.answers),
         Task("order", "No data race between streams", 3, checks.order),
-        Task("leaks", "Nothing is left", 2, checks.leaks),
-        Task("overlap", "Copies beside runs", 3, checks.overlap),
+        Task("leaks", "All memory and objects given back", 2, checks.leaks),
+        Task("overlap", "Copies that overlap runs", 3, checks.overlap),
     )
     process_s: ClassVar = 60.0  # the reference takes less than a second, and nothing is timed
     build_hints: ClassVar = {
