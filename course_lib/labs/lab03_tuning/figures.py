@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
     """Draw each run of a device, a tactic and milliseconds, in order, with a color for each tactic."""
-    figure = style.figure(3.2)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.2)
     for index, name in enumerate(dict(runs)):
         points = [(number, ms) for number, (tactic, ms) in enumerate(runs) if tactic == name]
         axes.plot(*zip(*points, strict=True), "o", ms=4, color=style.color(index), label=name)
@@ -31,11 +30,9 @@ def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> Figur
         record: from `Instance.repeated_builds`.
         takeaway: the title.
     """
-    figure = style.figure(0.9 + 0.3 * len(record))
-    axes = figure.subplots()
+    figure, axes = style.subplots(0.9 + 0.3 * len(record))
     for place, row in enumerate(record.values()):
         axes.plot(row["us"], [place] * len(row["us"]), "o", ms=5, alpha=0.6, color=style.color(1 if row["full"] else 0))
-    axes.set_yticks(range(len(record)), list(record))
-    axes.invert_yaxis()
+    style.name_rows(axes, list(record))
     axes.set(xlabel="time of one inference (µs); orange: other programs used all cores", title=takeaway)
     return figure

@@ -132,8 +132,7 @@ def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | Non
     chosen = {node: size for node, size in largest.items() if nodes is None or node in nodes}
     drawn = sorted(chosen, key=lambda node: -chosen[node])[:_SHOWN]
     shown = [node for node in chosen if node in drawn]
-    figure = style.figure(0.9 + 0.17 * len(shown))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(0.9 + 0.17 * len(shown))
     sizes = [chosen[node] for node in shown]
     axes.barh(range(len(shown)), sizes, color=[style.color(size > LARGEST) for size in sizes], height=0.7)
     axes.axvline(LARGEST, color="black", lw=1, ls="--")

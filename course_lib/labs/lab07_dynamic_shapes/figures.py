@@ -30,8 +30,7 @@ def traffic(day: Traffic) -> Figure:
 
 def latency(latency_ms: np.ndarray) -> Figure:
     """Latency of every shape, ``(16, 128)`` in milliseconds, with lines of equal latency."""
-    figure = style.figure(3.4)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.4)
     lengths, batches = np.arange(1, LARGEST[1] + 1), np.arange(1, LARGEST[0] + 1)
     image = axes.pcolormesh(lengths, batches, latency_ms, cmap="viridis", shading="nearest")
     figure.colorbar(image, ax=axes, label="latency (ms)")
@@ -54,8 +53,7 @@ def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
     """
     from matplotlib.patches import Rectangle
 
-    figure = style.figure(3.8)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.8)
     _shapes(axes, counts)
     axes.set_title(takeaway)
     for index, (batch, length) in enumerate(boxes):

@@ -43,8 +43,7 @@ def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
     """Milliseconds per scan in each range while serving, of several recordings of `lab10_service.record`, by name."""
     spent = {name: _innermost_ms(timeline) for name, timeline in timelines.items()}
     ranges = sorted({r for found in spent.values() for r in found}, key=lambda r: max(s.get(r, 0.0) for s in spent.values()))
-    figure = style.figure(1.3 + 0.36 * len(ranges))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.3 + 0.36 * len(ranges))
     height = 0.8 / len(spent)
     for index, (name, found) in enumerate(spent.items()):
         places = np.arange(len(ranges)) + (len(spent) / 2 - index - 0.5) * height

@@ -290,8 +290,7 @@ def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequen
         milliseconds: for each decoder, the time at each position.
         takeaway: the title.
     """
-    figure = style.figure(3.2)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.2)
     for index, (name, times) in enumerate(milliseconds.items()):
         axes.plot(positions, times, "o-", color=style.color(index), label=name)
     axes.set(xlabel="tokens before the new one", ylabel="time of a token (ms)", title=takeaway)

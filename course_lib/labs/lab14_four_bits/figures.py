@@ -23,12 +23,10 @@ def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) ->
         takeaway: the title.
     """
     products = list(next(iter(losses.values())))
-    figure = style.figure(1.2 + 0.2 * len(products))
-    axes = figure.subplots()
+    figure, axes = style.subplots(1.2 + 0.2 * len(products))
     for index, (form, row) in enumerate(losses.items()):
         axes.plot([1e3 * row[name] for name in products], np.arange(len(products)), "o", color=style.color(index), label=form)
-    axes.set_yticks(range(len(products)), products)
-    axes.invert_yaxis()
+    style.name_rows(axes, list(products))
     axes.set(xlabel="lost bits per byte (thousandths)", title=takeaway)
     style.name_colors(axes)
     return figure
@@ -41,8 +39,7 @@ def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Fi
         points: by name, bits per weight and lost bits per byte.
         takeaway: the title.
     """
-    figure = style.figure(3.4)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.4)
     for index, (name, (bits, lost)) in enumerate(points.items()):
         mean, half, hue = 1e3 * lost.mean, 1e3 * lost.half_width, style.color(index)
         axes.errorbar(bits, mean, yerr=half, fmt="o", capsize=3, color=hue)

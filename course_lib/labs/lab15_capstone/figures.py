@@ -34,8 +34,7 @@ def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
 
 def precision_recall(trial: Trial) -> Figure:
     """Precision over recall of the submission and of the given detector, for all digits together."""
-    figure = style.figure(3.4)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.4)
     subjects = {"given detector, PyTorch": trial.whole_curve, "yours, as shown": trial.shown}
     for index, (name, boxes) in enumerate(subjects.items()):
         recall, precision = boxes.curve()
@@ -55,8 +54,7 @@ def precision_recall(trial: Trial) -> Figure:
 
 def latencies(trial: Trial) -> Figure:
     """Draw the time of frames from the camera to their boxes, with the 99th percentile and the limit."""
-    figure = style.figure(3.0)
-    axes = figure.subplots()
+    figure, axes = style.subplots(3.0)
     known = trial.replay.latency_ms[~np.isnan(trial.replay.latency_ms)]
     axes.hist(known, bins=60, color=style.color(5))
     budget_ms = BUDGET * trial.period_ms
@@ -72,8 +70,7 @@ def latencies(trial: Trial) -> Figure:
 
 def queue(trial: Trial) -> Figure:
     """Waiting frames over time, and when frames were lost."""
-    figure = style.figure(2.8)
-    axes = figure.subplots()
+    figure, axes = style.subplots(2.8)
     replayed = trial.replay
     seconds = np.arange(len(replayed.waiting)) * replayed.period_ms * replayed.every / 1e3
     lost = np.isnan(replayed.latency_ms)
