@@ -41,8 +41,7 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
     low = 10 ** math.floor(math.log10(min([ridge / 10, *intensities])) - 0.3)
     high = 10 ** math.ceil(math.log10(max([ridge * 10, *intensities])) + 0.1)
 
-    figure = style.figure(3.2 + 0.17 * len(metrics))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2 + 0.34 * len(metrics))
     roof = [peak_bandwidth * low, peak_flops, peak_flops]
     axes.loglog([low, ridge, high], roof, color="#333333", lw=1.5)
     axes.axvline(ridge, color="#BBBBBB", lw=0.8, ls=":")
@@ -57,16 +56,16 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
         if kernel not in placed:
             speed = f"no operations, {_si(kernel.bytes_per_second)}B/s" if kernel.bytes_per_second else "not counted"
             bound = f"; {kernel.bound}-bound" if kernel.bound else ""
-            axes.plot([], [], " ", label=f"{number}  {name}; {speed}{bound}")
+            axes.plot([], [], " ", label=f"{number}  {name}\n{speed}{bound}")
             continue
         x, y = kernel.intensity or 0.0, kernel.flops_per_second or 0.0
         bound = kernel.bound or ("memory" if x < ridge else "compute")
         bounds.append(bound)
         reached = 100 * y / min(peak_flops, peak_bandwidth * x)
         share = f"{reached:.0f}" if reached >= 1 else f"{reached:.2g}"
-        text = f"{number}  {name}; {share} % of its roof; {bound}-bound"
+        text = f"{number}  {name}\n{share} % of its roof; {bound}-bound"
         axes.plot([x], [y], "o", ms=10, color=style.color(number - 1), label=text)
-        axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=7.5, color="white", weight="bold")
+        axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=8, color="white", weight="bold")
     axes.set(xlim=(low, high), xlabel="arithmetic intensity (FLOP per byte of device memory)", ylabel="speed (FLOP/s)")
     figure.legend(loc="outside lower left", frameon=False, fontsize=8, handletextpad=0.4)
     figure.suptitle(_takeaway(bounds, ridge))

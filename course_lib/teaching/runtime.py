@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,20 +22,19 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
         served: results by the name of the queue.
         title: the takeaway.
     """
-    figure = style.figure(1.2 + 0.45 * len(served), width=style.NARROW)
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = style.subplots(1.2 + 0.45 * len(served), 1, 2, sharey=True, width=style.NARROW)
     columns = {
-        "frames lost (%)": [100 * one.lost_share for one in served.values()],
-        "slowest frame (ms)": [one.worst_ms for one in served.values()],
+        "frames lost": ("%.0f %%", [100 * one.lost_share for one in served.values()]),
+        "slowest frame": ("%.0f ms", [one.worst_ms for one in served.values()]),
     }
-    for index, (axes, (label, values)) in enumerate(zip(panels, columns.items(), strict=True)):
-        axes.bar_label(axes.barh(range(len(values)), values, 0.6, color=style.color(1 - index)), fmt="%.0f", padding=3)
-        axes.set(xlabel=label, xticks=[])
+    for axes, (label, (form, values)) in zip(panels, columns.items(), strict=True):
+        axes.bar_label(axes.barh(range(len(values)), values, 0.6, color=style.color(0)), fmt=form, padding=3)
+        axes.set_title(label, fontsize=9, weight="normal", loc="left")
+        axes.set_xticks([])
         axes.spines["bottom"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        axes.margins(x=0.25)
-    panels[0].set_yticks(range(len(served)), [name.replace(", ", ",\n") for name in served])
-    panels[0].invert_yaxis()
+        axes.margins(x=0.35)
+    style.name_rows(panels[0], [name.replace(", ", ",\n") for name in served])
     figure.suptitle(title)
     return figure
 
@@ -47,14 +47,13 @@ def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
         label: name of the ratio.
         title: the takeaway.
     """
-    figure = style.figure(0.9 + 0.4 * len(values))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(0.9 + 0.4 * len(values))
     axes.axvline(1, color="#777777", lw=1, ls="--")
     for row, one in enumerate(values.values()):
         axes.plot([one.low, one.high], [row, row], lw=3, color=style.color(0), solid_capstyle="butt")
         axes.plot(one.median, row, "o", ms=7, color=style.color(0))
         axes.annotate(str(one), (one.high, row), (8, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_yticks(range(len(values)), list(values))
-    axes.set(ylim=(len(values) - 0.4, -0.6), xlim=(0, 1.6 * max(one.high for one in values.values())), xlabel=label)
+    style.name_rows(axes, [textwrap.fill(name, 18) for name in values])
+    axes.set(xlim=(0, 2 * max(one.high for one in values.values())), xlabel=label)
     axes.set_title(title)
     return figure

@@ -7,6 +7,7 @@ was measured in one run, so rows of two machines can be compared.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from course_lib.engines import Engine
 
 BATCH = 32
-_BARS = {"kernels": ("kernels", ".0f"), "mb": ("MB moved\nper batch", ".0f"), "speed": ("speed, PyTorch\neager = 1", ".1f")}
-_TEXTS = {"plan_mb": ("plan\n(MB)", ".1f"), "accuracy": ("accuracy", ".1%")}
+_BARS = {"kernels": ("kernels", ".0f"), "mb": ("MB", ".0f"), "speed": ("speed", ".1f")}
+_TEXTS = {"plan_mb": ("plan\n(MB)", ".1f"), "accuracy": ("right", ".1%")}
 Row = dict[str, Any]
 
 
@@ -110,10 +111,9 @@ def accuracy(engine: Engine) -> float:
 
 def draw(rows: Sequence[Row]) -> Figure:
     """The rows from top to bottom, the newest in another color; hollow where they come from the record."""
-    from matplotlib.ticker import MaxNLocator, NullLocator
-
-    figure = style.figure(1.3 + 0.3 * len(rows))
-    panels = figure.subplots(1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.4, 0.55])
+    figure, panels = style.subplots(
+        1.2 + 0.3 * len(rows), 1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.5, 0.75]
+    )
     names = [f"{row['lecture']} {row['idea']}" for row in rows]
     panels[0].set(ylim=(len(rows) - 0.5, -0.5), yticks=range(len(rows)), yticklabels=names)
     for axes, (key, (label, form)) in zip(panels, (_BARS | _TEXTS).items(), strict=True):
@@ -129,17 +129,18 @@ def draw(rows: Sequence[Row]) -> Figure:
                 axes.annotate(f"{value:{form}}", end, (3, 0), textcoords="offset points", va="center", fontsize=8)
             elif key == "kernels":
                 text = ("○ " if "recorded" in row else "● ") + row["note"].format(**row)
-                axes.text(0, y, text, va="center", fontsize=8, weight=weight).set_in_layout(False)
-        axes.margins(x=0.28)
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(3) if bars else NullLocator())
-        axes.set_xlabel(label, loc="left")
+                text = textwrap.fill(text, 46, subsequent_indent="    ")
+                axes.text(0, y, text, va="center", fontsize=8, weight=weight, linespacing=1).set_in_layout(False)
+        axes.margins(x=0.8)
+        axes.set(xlim=(0, None), xticks=[])
+        axes.set_title(label, loc="left", fontsize=9, weight="normal")
         axes.patch.set_visible(False)  # notes run across the columns
-        axes.spines[["left"] if bars else ["left", "bottom"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
     figure.suptitle(_takeaway(rows[0], rows[-1]))
     devices = [row["recorded"] for row in rows if "recorded" in row]
-    figure.supxlabel(f"filled: measured here; hollow: recorded on {devices[0]}" if devices else "", fontsize=8)
+    recorded = f"\nfilled: measured here; hollow: recorded on {devices[0]}" if devices else ""
+    figure.supxlabel(f"MB: moved per batch; speed: PyTorch eager is 1{recorded}", fontsize=8, ha="left", x=0.02)
     return figure
 
 

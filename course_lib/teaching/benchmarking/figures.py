@@ -17,30 +17,26 @@ if TYPE_CHECKING:
 
 
 def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> Figure:
-    """Above: one measured ratio per round. Below: the medians of the resampled series, and the interval that holds their middle.
+    """Above: one measured ratio per round. Below: the medians of the resampled series. The bands hold the middle 95 % of each.
 
     Args:
         ratios: baseline over candidate, shape ``(rounds,)``.
         medians: one for each resampled series, shape ``(resamples,)``.
         interval: the interval computed from them.
     """
-    figure = style.figure(4.8, width=style.NARROW)
-    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
-    above.plot(ratios, ".", ms=4, alpha=0.5, color=style.color(0))
-    above.axhline(interval.median, color=style.color(1))
-    above.set(xlabel="round", ylabel="baseline / candidate")
-    low, high = np.percentile(ratios, (2, 98))  # a disturbed round would squeeze the rest
-    room = 0.15 * (high - low)
-    above.set_ylim(low - room, high + room)
-    below.hist(medians, 40, color=style.color(0))
-    for span in (above.axhspan, below.axvspan):
-        span(interval.low, interval.high, color=style.color(1), alpha=0.25, lw=0, zorder=0)
-    band = f"{interval.low:.2f} to {interval.high:.2f}"
-    below.set(xlabel=f"median of a resampled series; band: {band}", ylabel=f"series, of {len(medians):,}")
     first, last = np.percentile(ratios, (2.5, 97.5))
-    above.set_title(f"95 % of single rounds: {first:.2f} to {last:.2f}", fontsize=9, weight="normal", loc="left")
-    sharper = (last - first) / (interval.high - interval.low)
-    figure.suptitle(f"The median of {len(ratios)} rounds varies {sharper:.0f} times less than a single round")
+    figure, (above, below) = style.subplots(4.4, 2, 1, sharex=True, height_ratios=(3, 2), width=style.NARROW)
+    above.plot(ratios, range(len(ratios)), ".", ms=5, color=style.color(0))
+    above.set_ylabel("round")
+    below.hist(medians, 20, color=style.color(0))
+    below.set(xlabel="baseline / candidate", ylabel="resampled series")
+    spans = ((above, first, last, "single rounds"), (below, interval.low, interval.high, f"medians of {len(ratios)} rounds"))
+    for axes, low, high, what in spans:
+        axes.axvspan(low, high, color=style.color(1), alpha=0.25, lw=0, zorder=0)
+        axes.set_title(f"95 % of {what}: {low:.2f} to {high:.2f}", fontsize=9, weight="normal", loc="left")
+    room = 0.2 * (last - first)
+    above.set_xlim(first - room, last + room)  # a disturbed round would squeeze the rest
+    figure.suptitle(f"A median varies {(last - first) / (interval.high - interval.low):.0f} times less than one round")
     return figure
 
 
@@ -53,8 +49,7 @@ def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 6
         shown: number of drawn intervals; the title counts all.
     """
     held = [one.low <= truth <= one.high for one in intervals]
-    figure = style.figure(2.8)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(2.8)
     for place, (one, hit) in enumerate(zip(intervals[:shown], held[:shown], strict=True)):
         axes.plot([place, place], [one.low, one.high], lw=3, color=style.color(0 if hit else 1), solid_capstyle="butt")
     axes.axhline(truth, color="black", lw=1, ls="--")
@@ -73,8 +68,7 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
         series: milliseconds in the order of the calls, by name.
         title: the takeaway.
     """
-    figure = style.figure(3.0)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.0)
     for index, (name, values) in enumerate(series.items()):
         axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.color(index), label=name)
     axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
@@ -97,8 +91,7 @@ def distribution(measured: Measurement, title: str) -> Figure:
     values = measured.latencies_ms
     if len(values) < 100:
         raise ValueError(f"a 99th percentile needs at least 100 calls, got {len(values)}: measure longer")
-    figure = style.figure(3.4)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.4)
     edges = np.geomspace(values.min(), values.max() * 1.001, _BINS)
     axes.hist(values, edges.tolist(), color="#BBBBBB")
     marks = {
@@ -152,8 +145,7 @@ def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
     medians = np.array([measured[size].median_ms for size in sizes])
     slow = np.array([measured[size].percentile_ms(99) for size in sizes])
     rates = 1e3 * np.array(sizes) / medians
-    figure = style.figure(5.4)
-    above, below = figure.subplots(2, 1)
+    figure, (above, below) = style.subplots(5.4, 2, 1)
     above.loglog(sizes, slow, "o-", color=style.color(1), label="p99")
     above.loglog(sizes, medians, "o-", color=style.color(0), label="median")
     above.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
@@ -180,6 +172,7 @@ def _plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     for axis in [axis for axis, wanted in ((axes.xaxis, x), (axes.yaxis, y)) if wanted]:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        wide = np.ptp(np.log10(axis.get_view_interval())) > 3
+        axis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(LogLocator(subs=()))

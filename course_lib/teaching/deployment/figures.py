@@ -30,14 +30,15 @@ def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: s
         devices: a device's name by its compute capability.
         title: the takeaway.
     """
-    figure = style.figure(1.3 + 0.42 * len(plans))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.3 + 0.42 * len(plans))
     capabilities: Sequence[str] = list(devices)
     for row, plan in enumerate(plans.values()):
         for column, capability in enumerate(capabilities):
             loads = runs_on(plan, capability)
             axes.plot(column, row, "o" if loads else "x", ms=11 if loads else 7, color=style.color(2 if loads else 1))
-    axes.set_xticks(range(len(devices)), [f"{name}\n{capability}" for capability, name in devices.items()], fontsize=8)
+    axes.set_xticks(
+        range(len(devices)), [f"{name}\n{capability}".replace(" ", "\n") for capability, name in devices.items()], fontsize=8
+    )
     axes.set_yticks(range(len(plans)), list(plans))
     axes.set(xlim=(-0.5, len(devices) - 0.5), ylim=(len(plans) - 0.5, -0.5))
     for side in ("left", "bottom"):

@@ -25,19 +25,12 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
         ridge: operations that the device computes in the time in which it reads a byte.
         title: the takeaway.
     """
-    figure = style.figure(3.6, width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.6, width=style.NARROW)
     for index, (name, line) in enumerate(lines.items()):
         axes.plot(list(line), list(line.values()), "o-", ms=4, color=style.color(index), label=name)
-    axes.axhline(ridge, color="#777777", ls="--", lw=1)
-    axes.annotate(
-        f"ridge: {ridge:.0f}",
-        (1, ridge),
-        (0, 4),
-        textcoords="offset points",
-        fontsize=9,
-        color="#555555",
-    )
+    axes.axhline(ridge, color="#777777", ls="--", lw=1, label=f"ridge: {ridge:.0f}")
+    for limit, offset in (("arithmetic", 4), ("memory", -11)):
+        axes.annotate(f"{limit} limits", (1, ridge), (0, offset), textcoords="offset points", fontsize=9, color="#555555")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="new tokens in one call", ylabel="operations per byte read", title=title)
@@ -54,8 +47,7 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
         models: sizes by name.
         title: the takeaway.
     """
-    figure = style.figure(3.6)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.6)
     for index, (name, model) in enumerate(models.items()):
         tokens = np.geomspace(256, model.longest, 20)
         gib = [model.cache_bytes(1) * one / 2**30 for one in tokens]
@@ -76,10 +68,12 @@ def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
         masks: by name, bool ``(queries, keys)``.
         title: the takeaway.
     """
-    rows, columns = max(seen.shape[0] for seen in masks.values()), [seen.shape[1] for seen in masks.values()]
-    figure = style.figure(0.25 * rows + 1.4)
-    panels = np.atleast_1d(figure.subplots(1, len(masks), width_ratios=columns))
-    for axes, (name, seen) in zip(panels, masks.items(), strict=True):
+    rows, columns = np.max([seen.shape for seen in masks.values()], axis=0)
+    stacked = -(-len(masks) // 2)
+    figure, panels = style.subplots(0.5 + stacked * (0.25 * rows + 0.7), stacked, 2)
+    for axes in panels.flat[len(masks) :]:
+        axes.set_axis_off()
+    for axes, (name, seen) in zip(panels.flat, masks.items(), strict=False):
         axes.imshow(seen, cmap="Blues", vmin=0, vmax=1.4, aspect="equal")
         axes.set_title(name, fontsize=8.5, weight="normal")
         axes.set_xticks(range(seen.shape[1]), range(seen.shape[1]), fontsize=8)
@@ -88,9 +82,10 @@ def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
         axes.set_yticks(np.arange(seen.shape[0] + 1) - 0.5, minor=True)
         axes.grid(which="minor", color="white", lw=1)
         axes.tick_params(which="both", length=0)
-        axes.set(xlabel="key: slot", ylim=(rows - 0.5, -0.5))  # cells of one size in all panels
+        axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))  # cells of one size in all panels
         axes.spines[:].set_visible(False)
-    panels[0].set(ylabel="query: new token")
+    figure.supxlabel("key: slot", fontsize=9)
+    figure.supylabel("query: new token", fontsize=9)
     figure.suptitle(title)
     return figure
 
@@ -102,8 +97,7 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
         tables: layer tables by name, drawn from top to bottom.
         title: the takeaway.
     """
-    figure = style.figure(1.3 + 0.4 * len(tables))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.3 + 0.4 * len(tables))
     kinds = list(dict.fromkeys(kernel.kind for table in tables.values() for kernel in table.kernels))
     left = np.zeros(len(tables))
     for index, kind in enumerate(kinds):
@@ -111,8 +105,7 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
         bars = axes.barh(range(len(tables)), counts, left=left, color=style.color(index), height=0.6, label=kind)
         axes.bar_label(bars, [str(count) if count else "" for count in counts], label_type="center", fontsize=8, color="white")
         left += counts
-    axes.set_yticks(range(len(tables)), [f"{name}: {len(table.kernels)}" for name, table in tables.items()])
-    axes.invert_yaxis()
+    style.name_rows(axes, [f"{name}: {len(table.kernels)}" for name, table in tables.items()])
     axes.set(xlabel="kernels", title=title)
     style.name_colors(axes)
     return figure
@@ -125,9 +118,8 @@ def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
         ways: the same requests with several rules, one panel each.
         title: the takeaway.
     """
-    figure = style.figure(0.8 + 1.6 * len(ways))
-    panels = np.atleast_1d(figure.subplots(len(ways), 1, sharex=True, sharey=True))
-    for axes, (name, served) in zip(panels, ways.items(), strict=True):
+    figure, panels = style.subplots(0.8 + 1.6 * len(ways), len(ways), sharex=True, sharey=True, squeeze=False)
+    for axes, (name, served) in zip(panels[:, 0], ways.items(), strict=True):
         turns = [int((served.slot[:index] == slot).sum()) for index, slot in enumerate(served.slot)]  # neighbors differ
         colors = [style.color(turn % 3) for turn in turns]
         axes.barh(served.slot, served.finished_s - served.joined_s, left=served.joined_s, color=colors, edgecolor="white")
@@ -135,8 +127,8 @@ def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
         end = served.finished_s.max()
         axes.set_title(f"{name}: the last answer ends at {end:.2f} s", fontsize=9, weight="normal", loc="left")
         axes.set(ylabel="batch slot", xlim=(0, None), yticks=range(served.slot.max() + 1))
-    panels[-1].set_xlabel("time (s)")
-    panels[0].invert_yaxis()
+    panels[-1, 0].set_xlabel("time (s)")
+    panels[0, 0].invert_yaxis()
     figure.suptitle(title)
     return figure
 
@@ -148,8 +140,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure
         ways: by name of the rule and by requests per second.
         title: the takeaway.
     """
-    figure = style.figure(4.6)
-    above, below = figure.subplots(2, 1, sharex=True)
+    figure, (above, below) = style.subplots(4.6, 2, 1, sharex=True)
     for index, (name, loads) in enumerate(ways.items()):
         rates, color = list(loads), style.color(index)
         above.plot(rates, [one.tokens_per_s for one in loads.values()], "o-", ms=4, color=color, label=name)
@@ -173,8 +164,8 @@ def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title:
         title: the takeaway.
     """
     rows = -(-len(chances) // 2)
-    figure = style.figure(0.8 + 1.6 * rows)
-    panels = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, panels = style.subplots(0.8 + 1.6 * rows, rows, 2, sharex=True, sharey=True, squeeze=False)
+    panels = panels.ravel()
     for axes in panels[len(chances) :]:
         axes.remove()
     for axes, (name, chance) in zip(panels, chances.items(), strict=False):

@@ -83,8 +83,7 @@ def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
     Args:
         errors: dtype, as named by NumPy, and what `rounding_errors` gave for it.
     """
-    figure = style.figure(2.8)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(2.8)
     worst = max(float(error.max()) for error in errors.values())
     for place, (name, error) in enumerate(errors.items()):
         counts, edges = np.histogram(error, bins=60, range=(0, max(1.1, worst)))
@@ -109,15 +108,14 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     compiled = [one["compiled"]["median"] for one in over]
     figure = style.figure(0.9 + 0.3 * len(rows))
     axes = None
-    for place, (label, values) in enumerate((("over the faster copy", copy), ("over torch.compile", compiled))):
+    for place, (label, values) in enumerate((("the faster copy", copy), ("torch.compile", compiled))):
         axes = figure.add_subplot(1, 2, place + 1, sharey=axes)
         axes.barh(range(len(rows)), values, color=style.color(0), height=0.65)
         for row, value in enumerate(values):
             axes.text(0.03, row, f"{value:.2f}", va="center", color="white", fontsize=8)
         axes.axvline(1, color="gray", ls="--", lw=0.8)
-        axes.set(xlabel=f"speed {label}", xlim=(0, 1.3))
-    figure.axes[0].set_yticks(range(len(rows)), names)
-    figure.axes[0].invert_yaxis()
+        axes.set(xlabel=f"speed over\n{label}", xlim=(0, 1.3))
+    style.name_rows(figure.axes[0], names)
     figure.axes[1].tick_params(labelleft=False)
     figure.suptitle(f"{min(copy):.2f} to {max(copy):.2f} of a copy's speed: it depends on the shape")
     return figure
