@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 from torch.nn.functional import scaled_dot_product_attention as attend
 
+from benchmarks.attention_parts.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 from benchmarks.graph_times import captured, times_us
 from benchmarks.recording import about
 from course_lib.benchmark.statistics import speedup
 from course_lib.plugins.compilers import compile_with_nvcc
-from course_lib.plugins.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 
 WHOLE = ((8, 128, 12), (64, 128, 12), (8, 197, 12), (64, 197, 12), (8, 1024, 12))  # batch, sequence, heads
 ONE_TOKEN = ((1, 1024, 12), (8, 1024, 12), (64, 1024, 12))  # batch, tokens in the cache, heads

@@ -21,20 +21,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.yardsticks import resnet50
 from course_lib import labs
 from course_lib.benchmark import compare
 from course_lib.engines import ModelSource, Worker, build, default_runner, split_target
 from course_lib.grading.isolation import sandbox
 from course_lib.grading.judge.judging import judge
 from course_lib.labs import Examiner
-from course_lib.models import classifier, export_onnx, resnet50
+from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
 
 BATCHES = (1, 3, 32)
 NETWORKS: dict[str, tuple[Any, ModelSource, tuple[int, ...]]] = {
     "digits small": (lambda: classifier("small"), ModelSource("course_lib.models:classifier", ("small",)), (1, 32, 32)),
     "digits wide": (lambda: classifier("wide"), ModelSource("course_lib.models:classifier", ("wide",)), (1, 32, 32)),
-    "ResNet-50": (resnet50, ModelSource("course_lib.models:resnet50"), (3, 224, 224)),
+    "ResNet-50": (resnet50, ModelSource("benchmarks.yardsticks:resnet50"), (3, 224, 224)),
 }
 
 

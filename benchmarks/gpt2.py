@@ -8,7 +8,7 @@
 `build` and `measure` take small cases with ``--small``, to see in a minute whether all of it works on a machine.
 
 12 layers of width 768, 124 million random weights. A prompt fills an empty cache. A step adds one token of each sequence at position 512
-of a cache of 1024. Each computes the logits of the last token. LIBRARY is from `course_lib.plugins.fused_attention`; without it, the
+of a cache of 1024. Each computes the logits of the last token. LIBRARY is from `attention_parts.fused_attention`; without it, the
 engines with the plugin are left out. Both commands skip what is there, so a second call continues where the first one was cut. `build`
 tries again what failed, and `measure` does with ``--retry``. `--smoke` does all of it on a CPU with small cases, without TensorRT.
 
@@ -145,8 +145,8 @@ def _built(site: Site, case: Case, form: str, deadline: float) -> Row:
 def _export(site: Site, case: Case, form: Any) -> None:
     import onnx
 
+    from benchmarks.gpt2_parts.onnx_opset17 import export_for_tensorrt8
     from benchmarks.gpt2_parts.torch_steps import network
-    from course_lib.models.gpt_onnx_opset17 import export_for_tensorrt8
 
     model = export_for_tensorrt8(network(case.shape), form, new=case.new, batch=case.batch, length=case.length)
     partial = site.model(case, form).with_suffix(".partial")

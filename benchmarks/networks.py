@@ -7,7 +7,7 @@
     python benchmarks/networks.py --smoke --output FILE.json
 
 `build` exports, builds engines and fills torch's compiler cache. Engines are built one at a time (`--jobs 1`), because TensorRT times
-kernels while it builds. With ``--plugin``, the library of `course_lib.plugins.fused_attention`, encoders are also built with it.
+kernels while it builds. With ``--plugin``, the library of `attention_parts.fused_attention`, encoders are also built with it.
 `benchmarks/timings` has the timings of tactics of ResNet-50's, U-Net's, ViT's and the detector's engines, and of BERT's with the plugin,
 on an H200: set COURSE_TIMING_CACHE to a copy of it. ResNet-50's then took 25 and 24 s in place of 113 and 127, and U-Net's in FP16 16
 in place of 179. ViT's in FP16 took 246 s, as long as without; why is not known.

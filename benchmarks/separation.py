@@ -96,10 +96,11 @@ def export(options: argparse.Namespace) -> None:
     """ONNX files of all cases, which takes a CPU's time only."""
     import onnx
 
+    from benchmarks import yardsticks
     from course_lib import models
 
     for network in SHAPES:
-        exported = models.export_onnx(getattr(models, network)(), options.folder / f"{network}.onnx", opset=17)
+        exported = models.export_onnx(yardsticks.make(network), options.folder / f"{network}.onnx", opset=17)
         for case in cases():
             if case.network == network and not case.torch_tensorrt:
                 onnx.save(model_for(case, exported), options.folder / f"{case.key}.onnx")

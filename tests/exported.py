@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from course_lib.models import classifier, digits, encoder, export_onnx, resnet50
+from benchmarks.yardsticks import resnet50
+from course_lib.models import classifier, digits, encoder, export_onnx
 from course_lib.recipe import Profile, Recipe
 from tests.warm_processes import list_operators_once
 

@@ -18,8 +18,8 @@ HEAVY = ("torch", "onnxruntime", "tensorrt", "tensorrt_rtx")
 TORCH_MODULES = {
     f"course_lib.models.{name}"
     for name in (
-        *("bert", "export", "gpt", "gpt_onnx", "gpt_onnx_nodes", "gpt_onnx_opset17"),
-        *("grid_detector", "residual_cnn", "resnet", "transformer", "u_net", "vision_transformer", "weights"),
+        *("export", "gpt", "gpt_onnx", "gpt_onnx_nodes"),
+        *("grid_detector", "residual_cnn", "transformer", "weights"),
     )
 } | {
     f"course_lib.labs.{name}"

@@ -16,7 +16,7 @@ POSITION = 512  # of the token that a step adds
 
 @dataclass(frozen=True)
 class Shape:
-    """Arguments of `course_lib.models.gpt2_shape`."""
+    """Arguments of `torch_steps.gpt2_shape`."""
 
     depth: int = 12
     width: int = 768
@@ -90,7 +90,7 @@ class Candidate:
         name: in the table.
         group: the process that holds it: ``"torch"``, ``"onnxruntime"`` or ``"tensorrt"``.
         variant: of torch, ``"eager"``, ``"compile"``, ``"cuda_graph"`` or ``"compile+cuda_graph"``.
-        form: of the graph that the others run, see `course_lib.models.gpt_onnx_opset17`.
+        form: of the graph that the others run, see `onnx_opset17`.
         dtype: of the arithmetic.
     """
 

@@ -75,7 +75,7 @@ class TorchSubject:
 
 
 class OnnxRuntimeSubject:
-    """A session whose inputs and outputs are torch's memory; each output of the cache has its own, see `gpt_onnx_opset17`."""
+    """A session whose inputs and outputs are torch's memory; each output of the cache has its own, see `onnx_opset17`."""
 
     def __init__(self, case: Case, model: Path) -> None:
         import onnxruntime

@@ -10,8 +10,19 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.gpt2_parts.cases import Case, Shape
-from course_lib.models import gpt2_shape
 from course_lib.models.gpt import GPT, MASKED
+
+
+def gpt2_shape(depth: int = 12, width: int = 768, heads: int = 12, vocabulary: int = 50_257, *, seed: int = 0) -> GPT:
+    """A decoder of GPT-2's shape in eval mode, random weights, the same for the same seed; 124 million parameters.
+
+    12 layers of width 768 with 12 heads, GPT-2's vocabulary of 50 257 tokens and its 1024 positions. Positions are rotary, where
+    GPT-2 learns them, and linear layers do not have a bias. The logits have no meaning: use the network for speed and numerical
+    agreement.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        return GPT(depth, width, heads, heads, 4 * width, vocabulary, longest=1024).eval()
 
 
 class Cached(nn.Module):

@@ -17,7 +17,7 @@ class Network:
 
     Attributes:
         name: in commands and file names; `title` in the table.
-        factory: a function of `course_lib.models`, with its arguments.
+        factory: of `yardsticks.make`, with its arguments.
         attention: matrix products carry it, and torch's defaults keep TF32 from them; convolutions get it in any case.
         heads: of each attention, all of whose size is that of the course's attention plugin; 0 where the plugin does not fit.
         frames: it is fed with frames of the digit video, whose truth is known, otherwise with noise.

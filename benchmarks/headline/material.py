@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from benchmarks.attention_parts.fused_attention import fuse_attention
 from benchmarks.headline.cases import Network
 from course_lib import models
 from course_lib.models import Frame, video
 from course_lib.models.digit_video import prepared
-from course_lib.plugins.fused_attention import fuse_attention
 from course_lib.precision import PercentileCalibrator, activations, calibrate, cast, insert_qdq
 
 OPSET = 17  # the newest that TensorRT 8.6 reads
@@ -31,8 +31,10 @@ def prepare(network: Network, folder: Path, images: int) -> None:
     """
     if inputs_file(network, folder).exists():
         return
+    from benchmarks import yardsticks  # its networks need torch, which other interpreters of this module lack
+
     folder.mkdir(parents=True, exist_ok=True)
-    model = getattr(models, network.factory)(*network.arguments)
+    model = yardsticks.make(network.factory, *network.arguments)
     exported = models.export_onnx(model, onnx_file(network, folder), opset=OPSET)
     # cast, not exported in half precision: the exporter runs the network, and a CPU takes minutes for FP16 convolutions
     onnx.save(cast(exported, "fp16"), onnx_file(network, folder, ".fp16"))

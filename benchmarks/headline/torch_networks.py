@@ -8,7 +8,7 @@ from typing import Any
 
 
 def network(channels_last: bool, factory: str, *arguments: Any) -> Any:
-    """A network of `course_lib.models`, with the weights of its convolutions in channels-last order where that is asked for.
+    """A network of `yardsticks.make`, with the weights of its convolutions in channels-last order where that is asked for.
 
     Torch takes the order of a convolution's weights for its result, so all activations follow.
     """
@@ -20,6 +20,6 @@ def network(channels_last: bool, factory: str, *arguments: Any) -> Any:
 
 @cache
 def _made(factory: str, arguments: tuple[Any, ...]) -> Any:
-    from course_lib import models
+    from benchmarks import yardsticks
 
-    return getattr(models, factory)(*arguments)
+    return yardsticks.make(factory, *arguments)

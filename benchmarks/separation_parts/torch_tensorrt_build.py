@@ -32,10 +32,10 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     import torch  # before TensorRT, whose libraries it shares
     import torch_tensorrt
 
-    from course_lib import models
+    from benchmarks import yardsticks
 
     dtype = torch.float16 if request["precision"] == "fp16" else torch.float32
-    model = getattr(models, request["network"])().eval().cuda().to(dtype)
+    model = yardsticks.make(request["network"]).eval().cuda().to(dtype)
     x = torch.zeros(request["batch"], *request["shape"], dtype=dtype, device="cuda")
     started = time.perf_counter()
     with torch.no_grad():

@@ -99,7 +99,7 @@ def prepare(network: str, batch: int) -> Prepared:
     if network == "classifier":
         make, x = lecture_classifier, pictures(batch)
     else:
-        from course_lib.models import resnet50
+        from benchmarks.yardsticks import resnet50
 
         make, x = (lambda: resnet50().eval().to(DEVICE)), normal(batch, 3, 224, 224)
     want = make()(x)

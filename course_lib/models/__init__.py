@@ -14,16 +14,12 @@ from course_lib.models.gpt_generation import CachedSession
 from course_lib.models.text_corpus import bits_per_byte, course_text
 
 if TYPE_CHECKING:
-    from course_lib.models.bert import bert_base
     from course_lib.models.export import export_onnx
-    from course_lib.models.gpt import decoder, gpt2_shape
+    from course_lib.models.gpt import decoder
     from course_lib.models.gpt_onnx import export_cached
     from course_lib.models.grid_detector import detector
     from course_lib.models.residual_cnn import classifier
-    from course_lib.models.resnet import resnet50
     from course_lib.models.signature import Signature
     from course_lib.models.transformer import encoder
-    from course_lib.models.u_net import unet
-    from course_lib.models.vision_transformer import vit_b16
 
 __getattr__, __dir__, __all__ = lazy(__name__)

@@ -193,15 +193,3 @@ def decoder(*, pretrained: bool = True, longest: int = LONGEST) -> GPT:
     if pretrained:
         weights.load(model, "gpt")
     return model.eval()
-
-
-def gpt2_shape(depth: int = 12, width: int = 768, heads: int = 12, vocabulary: int = 50_257, *, seed: int = 0) -> GPT:
-    """A decoder of GPT-2's shape in eval mode, random weights, the same for the same seed; 124 million parameters.
-
-    12 layers of width 768 with 12 heads, GPT-2's vocabulary of 50 257 tokens and its 1024 positions. Positions are rotary, where
-    GPT-2 learns them, and linear layers do not have a bias. The logits have no meaning: use the network for speed and numerical
-    agreement.
-    """
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        return GPT(depth, width, heads, heads, 4 * width, vocabulary, longest=1024).eval()

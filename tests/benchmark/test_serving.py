@@ -87,5 +87,5 @@ def test_a_queue_without_room_is_rejected():
 def test_the_figure_counts_lost_frames():
     served = Served(np.array([5.0, np.nan, 9.0]), np.array([1, 1, 1]), offered_s=np.array([0.0, 0.1, 0.2]))
     figure = queues({"room for one": served}, "One is lost")
-    assert [[text.get_text() for text in axes.texts] for axes in figure.axes] == [["33"], ["9"]]
+    assert [[text.get_text() for text in axes.texts] for axes in figure.axes] == [["33 %"], ["9 ms"]]
     assert style.png(figure).startswith(b"\x89PNG")

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention as attend
 
+from benchmarks.attention_parts.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 from course_lib.errors import BackendUnavailable
 from course_lib.plugins.compilers import compile_with_nvcc
-from course_lib.plugins.fused_attention import HEAD_SIZE, SOURCES, AttentionLibrary
 
 pytestmark = pytest.mark.gpu
 GUARD = 4096  # numbers after an output, which nothing may change

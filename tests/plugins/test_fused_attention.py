@@ -14,10 +14,12 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from benchmarks import yardsticks
+from benchmarks.attention_parts import fused_attention
+from benchmarks.attention_parts.fused_attention import DOMAIN, NAME, build_attention_plugin, fuse_attention
 from course_lib import models
 from course_lib.errors import CourseError
-from course_lib.plugins import compilers, fused_attention
-from course_lib.plugins.fused_attention import DOMAIN, NAME, build_attention_plugin, fuse_attention
+from course_lib.plugins import compilers
 from course_lib.precision import cast
 
 INCLUDES = [Path(name) for name in os.environ.get("COURSE_TENSORRT_INCLUDE", "").split(os.pathsep) if name]
@@ -38,7 +40,9 @@ class CourseAttention(OpRun):  # type: ignore[misc]
 
 
 def exported(name: str, tmp_path: Path) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    network: Any = {"bert": lambda: models.bert_base(2, 128, 2, 16), "vit": lambda: models.vit_b16(2, 128, 2, 32)}[name]()
+    network: Any = {"bert": lambda: yardsticks.bert_base(2, 128, 2, 16), "vit": lambda: yardsticks.vit_b16(2, 128, 2, 32)}[
+        name
+    ]()
     ((given, shape),) = network.signature().inputs.items()
     feeds = {given: np.random.default_rng(0).standard_normal((3, *shape[1:]), np.float32)}
     return models.export_onnx(network, tmp_path / "model.onnx", opset=17), feeds

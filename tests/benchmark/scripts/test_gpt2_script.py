@@ -14,9 +14,9 @@ import pytest
 import benchmarks.gpt2 as gpt2
 from benchmarks.gpt2_parts import child, runner
 from benchmarks.gpt2_parts.cases import BASELINE, REFERENCE, SMALL, Case
+from benchmarks.gpt2_parts.onnx_opset17 import export_for_tensorrt8
 from course_lib.engines import Plan
 from course_lib.errors import CourseError, EngineError, WorkerDied
-from course_lib.models.gpt_onnx_opset17 import export_for_tensorrt8
 
 SCRIPT = Path(gpt2.__file__)
 

@@ -13,10 +13,12 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from course_lib.models import decoder, gpt2_shape, gpt_onnx_opset17
+from benchmarks.attention_parts import fused_attention
+from benchmarks.gpt2_parts import onnx_opset17
+from benchmarks.gpt2_parts.onnx_opset17 import DOMAIN, NODE, export_for_tensorrt8
+from benchmarks.gpt2_parts.torch_steps import gpt2_shape
+from course_lib.models import decoder
 from course_lib.models.gpt import GPT
-from course_lib.models.gpt_onnx_opset17 import DOMAIN, NODE, export_for_tensorrt8
-from course_lib.plugins import fused_attention
 
 DEPTH, HEADS, LENGTH, VOCABULARY = 2, 2, 24, 101
 PROMPT = 9
@@ -118,7 +120,7 @@ def test_the_forms_differ_in_their_operators_and_all_shapes_are_fixed() -> None:
 
 def test_the_node_is_the_plugins() -> None:
     for name in ("DOMAIN", "VERSION", "NAMESPACE", "HEAD_SIZE"):
-        assert getattr(gpt_onnx_opset17, name) == getattr(fused_attention, name), name
+        assert getattr(onnx_opset17, name) == getattr(fused_attention, name), name
     assert fused_attention.CACHED_NAME == NODE
     assert f'kName = "{NODE}"' in (fused_attention.FOLDER / "cpp" / "plugin_v2.cpp").read_text()
 

@@ -1,9 +1,9 @@
 """A fused attention for TensorRT 8.6, which has none for newer GPUs: CUDA kernels, and the nodes of a graph that call them.
 
-The kernels are in `attention/`: for whole sequences, for a new token and a cache, and for the prompt that fills the cache. Two plugins
+The kernels are in `kernels/`: for whole sequences, for a new token and a cache, and for the prompt that fills the cache. Two plugins
 (`IPluginV2DynamicExt`) call them. `CourseAttention` replaces what TensorRT 8.6 makes of an encoder's attention: transposes, two products,
 a softmax. `CourseCachedAttention` is everything between a decoder's projections, and writes the cache in place; the graph that contains
-it is written by `course_lib.models.gpt_onnx_opset17`.
+it is written by `gpt2_parts.onnx_opset17`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from course_lib.plugins.cpp_plugin import tensorrt_major
 if TYPE_CHECKING:
     import onnx
 
-FOLDER = Path(__file__).parent / "attention"
+FOLDER = Path(__file__).parent / "kernels"
 SOURCES = (FOLDER / "attention.cu", FOLDER / "decode.cu", FOLDER / "prompt.cu")
 NAME, DOMAIN, VERSION, NAMESPACE = "CourseAttention", "course", "1", "course"
 CACHED_NAME = "CourseCachedAttention"
-HEAD_SIZE = 64  # numbers; ATTENTION_HEAD_SIZE in attention/attention.h
+HEAD_SIZE = 64  # numbers; ATTENTION_HEAD_SIZE in kernels/attention.h
 
 # What lies between an attention's products and the projection that made queries, keys and values, and follows the data's way.
 _ON_THE_WAY = {"Slice", "Split", "Transpose", "Reshape", "Mul", "Cast", "Squeeze", "Gather"}
 
 
 class AttentionLibrary:
-    """The kernels of `attention/`, compiled by nvcc. Pointers are addresses in device memory, aligned to 16 bytes.
+    """The kernels of `kernels/`, compiled by nvcc. Pointers are addresses in device memory, aligned to 16 bytes.
 
     Args:
         path: path of the shared library, from `compile_with_nvcc(*SOURCES)`.

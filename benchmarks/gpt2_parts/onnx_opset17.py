@@ -36,7 +36,7 @@ from course_lib.models.gpt import GPT, MASKED, GPTBlock
 from course_lib.models.gpt_onnx_nodes import NodeWriter
 
 AttentionForm = Literal["plain", "plugin"]
-# Of the plugin's node, as `course_lib.plugins.fused_attention` has them; TensorRT's parser finds the plugin by these.
+# Of the plugin's node, as `attention_parts.fused_attention` has them; TensorRT's parser finds the plugin by these.
 NODE, DOMAIN, VERSION, NAMESPACE, HEAD_SIZE = "CourseCachedAttention", "course", "1", "course", 64
 _OPSET = 17  # the newest that TensorRT 8.6 reads
 _ALIGNED = 8  # halves in 16 bytes: kernels of products load so many at once if every row of a matrix begins at such an address

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.models import bert_base, export_onnx, resnet50, unet, vit_b16
+from benchmarks.yardsticks import bert_base, resnet50, unet, vit_b16
+from course_lib.models import export_onnx
 from tests.sessions import session
 
 # the same code as at full size, in a hundredth of a second
