@@ -18,8 +18,7 @@ _POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
 
 def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure:
     """Draw the range from the smallest to the largest positive number of each format, on one logarithmic axis."""
-    figure = style.figure(0.9 + 0.32 * len(formats))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(0.9 + 0.32 * len(formats))
     for row, shown in enumerate(formats):
         hue = style.color(0)
         axes.barh(row, shown.smallest_normal - shown.smallest, left=shown.smallest, color=hue, alpha=0.35, height=0.6)
@@ -29,9 +28,7 @@ def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure
     axes.set_xscale("log")
     axes.set_xlim(1e-46, 1e40)
     axes.set_xticks([10.0**power for power in range(-45, 40, 15)])
-    axes.set_yticks(range(len(formats)), [shown.name for shown in formats], fontsize=8)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    style.name_rows(axes, [shown.name for shown in formats], 8)
     axes.set_xlabel("positive numbers (log); pale: subnormal, with fewer bits of mantissa")
     axes.set_title("The bits of the exponent decide the range; right: bits of exponent + mantissa", loc="left")
     return figure
@@ -49,23 +46,21 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
     """
     if not 0 < low < high < np.inf:
         raise ValueError(f"an interval needs 0 < low < high, got {low} and {high}")
-    figure = style.figure(1.0 + 0.42 * len(formats), width=style.NARROW)
-    axes = figure.add_subplot()
-    counts, pixel = {}, (high - low) / 250
+    figure, axes = style.subplots(1.0 + 0.42 * len(formats), width=style.NARROW)
+    counts, pixel = {shown.name: shown.count(low, high) for shown in formats}, (high - low) / 250
+    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     for row, shown in enumerate(formats):
         numbers = np.unique(shown.round(np.linspace(low, high, _POINTS)))
         numbers = numbers[(numbers >= low) & (numbers <= high)]
         apart = np.diff(numbers) > pixel
         starts, ends = numbers[np.append(True, apart)], numbers[np.append(apart, True)]
-        axes.barh(np.full(len(starts), row), ends - starts + pixel, 0.64, left=starts - pixel / 2, color=style.color(0))
-        counts[shown.name] = shown.count(low, high)
-        text = f"{counts[shown.name]:,}"
+        axes.barh(np.full(len(starts), row), ends - starts + pixel, 0.64, left=starts - pixel / 2,
+                  color=style.color(shown.name == least))  # fmt: skip
+    for row, text in zip((-0.8, *range(len(formats))), ("numbers", *(f"{count:,}" for count in counts.values())), strict=True):
         axes.annotate(text, (1.0, row), (6, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
-    axes.set_yticks(range(len(formats)), [shown.name for shown in formats])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(low, high), ylim=(len(formats) - 0.4, -0.6), xlabel="value; right: how many numbers there are")
-    most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-    axes.set_title(f"From {low:g} to {high:g}: {most} has {counts[most]:,} numbers, {least} has {counts[least]:,}", loc="left")
+    style.name_rows(axes, [shown.name for shown in formats])
+    axes.set(xlim=(low, high), xlabel=f"value, {low:g} to {high:g}; solid: denser than this picture")
+    axes.set_title(f"{most} has {counts[most]:,} numbers where {least} has {counts[least]:,}", loc="left")
     return figure
 
 
@@ -82,8 +77,7 @@ def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
     """
     if not 0 < step < np.inf or count < 1:
         raise ValueError(f"need a positive step and a count of 1 or more, got {step} and {count}")
-    figure = style.figure(3.2)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2)
     stuck = []
     for index, shown in enumerate(formats):
         sums = np.zeros(count + 1)

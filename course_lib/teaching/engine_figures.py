@@ -25,18 +25,17 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
-    figure = style.figure(3.2, width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2, width=style.NARROW)
     for index, name in enumerate(_unique(found, "engine")):
         points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)
         axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
-    axes.set(xlabel="batch size", ylabel="time over the\nbest engine's")
+    axes.set(xlabel="batch size", ylabel="time (best engine = 1)")
     style.name_lines(axes)
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]
-    axes.set_title(f"At batch {worst['batch']}, the engine {worst['engine']!r} takes {times:.2f} times as long as the best")
+    axes.set_title(f"{worst['engine'].capitalize()}, batch {worst['batch']} takes {times:.2f} times as long")
     return figure
 
 
@@ -45,13 +44,11 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
     measured = [row for group in ("workspace", "level") for row in _those(rows, "latency", group=group) if "speedup" in row]
     names = [DEFAULT, *_unique(measured, "engine")]
     seconds = {row["engine"]: row["compiler_s"] for row in _those(rows, "build") if row["engine"] in names}
-    figure = style.figure(1.4 + 0.3 * len(names))
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = style.subplots(1.4 + 0.3 * len(names), 1, 2, sharey=True)
     bars = left.barh(range(len(names)), [seconds.get(name, 0) for name in names], color=style.color(0), height=0.6)
     left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
     left.margins(x=0.15)
-    left.set_yticks(range(len(names)), ["default: 1024 MiB,\nlevel 3", *names[1:]])
-    left.invert_yaxis()
+    style.name_rows(left, ["default: 1024 MiB,\nlevel 3", *names[1:]])
     left.set_xlabel("time of one build (s)")
     for index, batch in enumerate(sorted({row["batch"] for row in measured})):
         mine = [row for row in measured if row["batch"] == batch]
@@ -98,16 +95,14 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
         raise CourseError("the record has no rows about fusion yet: measure more of them")
     kernels = {row["engine"]: row["kernels"] for row in _those(rows, "build")}
     labels = [f"{row['group'].partition(', ')[2]}, batch {row['batch']}" for row in found]
-    figure = style.figure(1.4 + 0.3 * len(found))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.4 + 0.3 * len(found))
     for index, group in enumerate(_unique(found, "group")):
         places = [place for place, row in enumerate(found) if row["group"] == group]
         mine = [found[place] for place in places]
         label = f"{kernels.get(mine[0]['over'], '?')} kernels as {kernels.get(mine[0]['engine'], '?')}"
         _intervals(axes, mine, places, index, label)
     axes.axvline(1, color="0.4", lw=1, ls="--")
-    axes.set_yticks(range(len(found)), labels)
-    axes.invert_yaxis()
+    style.name_rows(axes, labels)
     axes.set_xlabel("speed of the fused form over the other one")
     style.name_colors(axes)
     speeds = [row["speedup"]["median"] for row in found]

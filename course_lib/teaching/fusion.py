@@ -22,11 +22,10 @@ _LEFT, _RIGHT, _WIDTH = 0.0, 2.2, 2.1  # of the two columns of boxes
 
 def draw_traffic(traffic: Traffic, title: str) -> Figure:
     """One horizontal bar per round trip, in the order of execution: megabytes read, of weights, and written."""
-    names = [short(round_trip.name or round_trip.operators, 30) for round_trip in traffic.round_trips]
+    names = [(trip.name or trip.operators).strip("/").replace("Normalization", "Norm") for trip in traffic.round_trips]
     values = [(round_trip.read_bytes, round_trip.weights, round_trip.written_bytes) for round_trip in traffic.round_trips]
-    figure = style.figure(1.2 + 0.2 * len(names))
-    axes = figure.add_subplot()
-    _stacked_bars(axes, names, values)
+    figure, axes = style.subplots(1.2 + 0.2 * len(names))
+    _stacked_bars(axes, [short(name, 22) for name in names], values)
     axes.set_title(title)
     return figure
 
@@ -35,8 +34,7 @@ def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
     """Draw one bar per variant with its total, and next to it the number of round trips."""
     names = [f"{name}\n{traffic.launches}" for name, traffic in variants.items()]
     values = [(traffic.read_bytes, traffic.weights, traffic.written_bytes) for traffic in variants.values()]
-    figure = style.figure(1.2 + 0.5 * len(names))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.2 + 0.5 * len(names))
     _stacked_bars(axes, names, values, height=0.6)
     for row, parts in enumerate(values):
         total = sum(parts) / _MB  # the offset, not a space: SVG drops spaces before a text
@@ -75,8 +73,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     parts = [[trip for trip in before.round_trips if owner.get(trip.name) == place] for place in range(len(after.round_trips))]
     drawn = sum(1 for place in range(len(parts)) if sum(map(len, parts[:place])) < operators)
     rows = sum(max(1, len(part)) for part in parts[:drawn])
-    figure = style.figure(1.3 + 0.22 * rows, width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.3 + 0.22 * rows, width=style.NARROW)
     y = 0
     for trip, part in zip(after.round_trips[:drawn], parts, strict=False):
         height = max(1, len(part))
@@ -104,9 +101,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
         axes.text(place + 0.06, y + 1.7, _text(traffic.total_bytes), fontsize=9, weight="bold", va="center", color=ink)
     axes.set(xlim=(_LEFT - 0.02, _RIGHT + _WIDTH + 0.02), ylim=(y + 2.2, -0.9))
     axes.set_axis_off()
-    axes.set_title(
-        f"TensorRT moves {100 - 100 * after.total_bytes / before.total_bytes:.0f} % fewer bytes than one kernel per operator"
-    )
+    axes.set_title(f"TensorRT's fused kernels move {100 - 100 * after.total_bytes / before.total_bytes:.0f} % fewer bytes")
     return figure
 
 
@@ -140,8 +135,7 @@ def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], labe
     """
     from matplotlib.ticker import NullFormatter
 
-    figure = style.figure(3.2)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2)
     for index, (name, traffics) in enumerate(variants.items()):
         axes.loglog(sizes, [traffic.total_bytes / _MB for traffic in traffics], "o-", color=style.color(index), label=name)
     axes.set_xticks(sizes, [str(size) for size in sizes])

@@ -63,8 +63,7 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
     """
     ranges = np.sort(np.abs(weight).reshape(len(weight), -1).max(1))[::-1]
     steps = 127 * ranges / ranges[0]
-    drawn = style.figure(3.0)
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(3.0)
     axes.bar(np.arange(len(steps)), steps, color=style.color(0))
     axes.axhline(127, color=style.color(1), lw=1.6)
     axes.set(
@@ -85,8 +84,7 @@ def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (d
     """
     methods = list(next(iter(results.values())))
     values = np.array([[row[method] for method in methods] for row in results.values()])
-    drawn = style.figure(1.2 + 0.42 * len(results))
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(1.2 + 0.42 * len(results))
     shown = axes.imshow(values, aspect="auto", cmap="viridis")
     middle = (values.min() + values.max()) / 2
     for (row, column), value in np.ndenumerate(values):
@@ -110,8 +108,7 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
         results: method, then number of samples, to one value for each random choice.
         unit: unit of the values.
     """
-    drawn = style.figure(3.2)
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(3.2)
     widths = {}
     for index, (method, by_count) in enumerate(results.items()):
         counts = sorted(by_count)
@@ -136,8 +133,7 @@ def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Args:
         rows: rows of the record ``calibrators_h200``: ``size``, ``kind`` and ``ours_over_tensorrt`` with median, min and max.
     """
-    drawn = style.figure(0.9 + 0.4 * len(rows))
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(0.9 + 0.4 * len(rows))
     for place, row in enumerate(rows):
         ratio = row["ours_over_tensorrt"]
         axes.plot([ratio["min"], ratio["max"]], [place, place], color=style.color(0), lw=2)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
 _GRAY = "#777777"
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
+_Ends = Sequence[tuple[float, float]]
 _SHORT = 27  # letters of names that leave room for bars in a narrow figure
 
 
 def workflow() -> Figure:
     """Builder, network, config, profile, plan, runtime, engine, context and plugin: which object creates which, and the memory of each."""
-    figure = style.figure(5.2)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(5.2)
     _panel(axes, 4.4, 8.6, "build: once, on the build machine")
     _panel(axes, 0.0, 3.4, "run: for every request, on the GPU")
 
@@ -98,8 +98,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
         name: name of the dimension.
     """
     low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
-    figure = style.figure(1.9)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.9)
     axes.axvspan(low - 0.5, high + 0.5, color=style.color(2), alpha=0.15, lw=0)
     for accepted, marker, face in ((True, "o", style.color(2)), (False, "x", style.color(1))):
         sizes = [size for size, ok in answered.items() if ok is accepted]
@@ -138,7 +137,15 @@ def variants(plans: Mapping[str, Plan]) -> Figure:
     return figure
 
 
-def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}", highlight: str = "") -> Figure:
+def bars(
+    values: Mapping[str, float],
+    label: str,
+    title: str,
+    *,
+    form: str = "{:.1f}",
+    highlight: str = "",
+    intervals: _Ends = (),
+) -> Figure:
     """Horizontal bars in one color, with their values.
 
     Args:
@@ -147,20 +154,23 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
         title: the takeaway, with the baseline of a ratio.
         form: format of a value next to its bar.
         highlight: name of the bar that the title is about, which gets another color.
+        intervals: low and high end for each bar.
     """
     narrow = max(map(len, values), default=0) <= _SHORT
     figure = style.figure(0.75 + 0.3 * len(values), width=style.NARROW if narrow else style.WIDTH)
-    _bars(figure.add_subplot(), values, label, form, highlight)
+    _bars(figure.add_subplot(), values, label, form, highlight, intervals)
     figure.suptitle(title)
     return figure
 
 
-def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
+def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str, intervals: _Ends = ()) -> None:
     drawn = axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
-    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3)
-    axes.set_yticks(range(len(values)), list(values))
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    texts = [form.format(value) for value in values.values()]
+    if intervals:
+        style.mark_intervals(axes, range(len(values)), intervals, texts)
+    else:
+        axes.bar_label(drawn, texts, padding=3)
+    style.name_rows(axes, list(values))
     axes.set_xticks([])  # every bar has its value
     axes.spines["bottom"].set_visible(False)
     axes.margins(x=0.12)
@@ -175,8 +185,7 @@ def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: 
     Args:
         highlight: names of the dots that the title is about, which get another color.
     """
-    figure = style.figure(1.1 + 0.32 * len(values))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.1 + 0.32 * len(values))
     for place, (name, value) in enumerate(values.items()):
         axes.plot(value, place, "o", ms=7, color=style.color(name in highlight))
         axes.annotate(f"{value:.3g}", (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)

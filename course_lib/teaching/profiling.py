@@ -32,8 +32,7 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
         raise ValueError(
             "no kernel has occupancy, memory and multiprocessor shares: measure METRICS of course_lib.profiling.readers.nsight"
         )
-    figure = style.figure(1.4 + 0.62 * len(whole))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.4 + 0.62 * len(whole))
     for index, (field, name) in enumerate(zip(_BARS, _NAMES, strict=True)):
         places = [row + 0.25 * (index - 1) for row in range(len(whole))]
         values = [100 * getattr(kernel, field) for kernel in whole]
@@ -43,8 +42,7 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
     rows = [
         f"{number}  {_short(label(kernel.name, 'kernel'))}\n({kernel.bound}-bound)" for number, kernel in enumerate(whole, 1)
     ]
-    axes.set_yticks(range(len(whole)), rows, fontsize=8)
-    axes.invert_yaxis()
+    style.name_rows(axes, rows, 8)
     axes.set(xlim=(0, 108), xlabel="share of the peak (%); dotted: below it on both, a kernel waits")
     style.name_colors(axes)
     compute = max(whole, key=lambda kernel: kernel.sm_share or 0.0)
@@ -97,8 +95,7 @@ def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure
         step: name of one step.
     """
     names = [*dict.fromkeys(name for parts in versions.values() for name in parts if name != REST), REST]
-    figure = style.figure(1.5 + 0.45 * len(versions))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.5 + 0.45 * len(versions))
     for row, parts in enumerate(versions.values()):
         left = 0.0
         for name, ms in parts.items():
@@ -108,8 +105,7 @@ def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure
         axes.annotate(f"{left:.2f} ms", (left, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
     for name in names:
         axes.barh([0], [0], color="#BBBBBB" if name == REST else style.color(names.index(name)), label=name)
-    axes.set_yticks(range(len(versions)), list(versions))
-    axes.invert_yaxis()
+    style.name_rows(axes, list(versions))
     axes.margins(x=0.12)
     axes.set_xlabel(f"time of one {step} (ms)")
     style.name_colors(axes)

@@ -115,8 +115,7 @@ def latency_map(
 
     rows, columns = (sorted({sizes[axis] for sizes in latency_ms}) for axis in (0, 1))
     values = np.array([[latency_ms[row, column] for column in columns] for row in rows])
-    figure = style.figure(0.5 * len(rows) + 1.6)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(0.5 * len(rows) + 1.6)
     image = axes.imshow(values, cmap="Blues", norm=LogNorm(), origin="lower", aspect="auto")
     figure.colorbar(image, ax=axes, label="time of a call (ms)")
     middle = np.sqrt(values.min() * values.max())
@@ -164,8 +163,7 @@ def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch",
     """
     values, counts = np.unique(sizes, return_counts=True)
     taken = np.searchsorted(np.array(ends, dtype=float), values)
-    figure = style.figure(2.7)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(2.7)
     for index in np.unique(taken):
         mine = taken == index
         share = 100 * counts[mine].sum() / len(sizes)
@@ -194,8 +192,7 @@ def cost_over_split(cost_ms: Mapping[int, float], one_ms: float, exact_ms: float
     """
     ends = sorted(cost_ms)
     best = min(ends, key=cost_ms.__getitem__)
-    figure = style.figure(2.8)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(2.8)
     axes.axhline(one_ms, color=style.color(1), ls="--", label=f"one profile: {one_ms:.2f} ms")
     axes.plot(
         ends, [cost_ms[end] for end in ends], color=style.color(0), label=f"two profiles: {cost_ms[best]:.2f} ms at {best}"

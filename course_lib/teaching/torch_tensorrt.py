@@ -47,35 +47,40 @@ def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_sha
     return ""
 
 
-_PYTORCH, _TENSORRT = style.COLORS[1], style.COLORS[2]
+_HUES = (style.COLORS[1], style.COLORS[0])  # PyTorch, TensorRT
 
 
 def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str = "") -> Figure:
-    """Draw one strip per graph, from the first operator to the last. The width of a piece is its number of operators.
+    """Draw one strip per graph, from the first operator to the last. A piece is as wide as its operators, or as their number needs.
 
     Args:
         partitions: by name, drawn from top to bottom.
         title: the takeaway.
         source: what divided the graphs; default: the release in the first of them.
     """
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Patch
+
     source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
-    figure = style.figure(1.2 + 0.55 * len(partitions), width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.2 + 0.55 * len(partitions), width=style.NARROW)
     longest = max(len(block.operators) for one in partitions.values() for block in one.blocks)
     for row, one in enumerate(partitions.values()):
-        left = 0
+        left = 0.0
         for block in one.blocks:
-            width, hue = len(block.operators), _TENSORRT if block.in_tensorrt else _PYTORCH
-            axes.barh(row, width, left=left, height=0.55, color=hue, alpha=0.8, edgecolor="white", lw=1.5)
-            inside = width > 0.08 * longest  # there is room for the number
-            y, ink = (row, "white") if inside else (row - 0.42, "black")
-            axes.text(left + width / 2, y, str(width), ha="center", va="center", color=ink, weight="bold")
-            left += width
-    for hue, name in ((_TENSORRT, "TensorRT"), (_PYTORCH, "PyTorch")):
-        axes.barh(0, 0, color=hue, alpha=0.8, label=name)
+            count, hue = len(block.operators), _HUES[block.in_tensorrt]
+            width = max(count, 0.06 * longest)  # the number has to fit
+            axes.barh(row, width, left=left, height=0.55, facecolor=to_rgba(hue, 0.22), edgecolor=hue)
+            axes.text(left + width / 2, row, str(count), ha="center", va="center", weight="bold")
+            left += width + 0.01 * longest
+    handles = [
+        Patch(facecolor=to_rgba(hue, 0.22), edgecolor=hue, label=name)
+        for hue, name in zip(_HUES, ("PyTorch", "TensorRT"), strict=True)
+    ]
     counts = [f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %" for one in partitions.values()]
-    axes.set_yticks(range(len(partitions)), [f"{name}\n{count}" for name, count in zip(partitions, counts, strict=True)])
-    axes.set(xlabel=f"operators in order ({source})", ylim=(len(partitions) - 0.4, -0.6))
-    style.name_colors(axes)
+    style.name_rows(axes, [f"{name}\n{count}" for name, count in zip(partitions, counts, strict=True)])
+    axes.set(xlabel=f"operators in order, % in TensorRT\n({source})", xticks=[])
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    style.name_colors(axes, handles)
     axes.set_title(title)
     return figure

@@ -35,8 +35,7 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
         requests: the right end of the axis.
         title: the takeaway.
     """
-    figure = style.figure(3.0)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.0)
     for index, (name, (start_s, ms)) in enumerate(ways.items()):
         axes.plot([0, requests], [start_s, start_s + requests * ms / 1e3], color=style.color(index), label=name)
     axes.set(xlabel="requests answered", ylabel="seconds spent in all", xlim=(0, requests))
@@ -48,28 +47,31 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
 
 
 def draw_speedups(record: Record, *, networks: Collection[str], batches: Collection[int]) -> Figure:
-    """Two bars for each network and batch: the speed of an engine in FP32 and of one in FP16 over PyTorch eager FP32."""
-    found: dict[str, dict[str, float]] = {}
+    """Two bars for each network and batch: the speed of an engine in FP32 and of one in FP16 over PyTorch eager FP32, with intervals."""
+    found: dict[str, dict[str, Mapping[str, float]]] = {}
     for row in record.rows:
         if row["network"] in networks and row["batch"] in batches:
             name = f"{row['network']},\nbatch {row['batch']}"
-            found.setdefault(name, {})[row["precision"].upper()] = row["speedup"]["median"]
-    figure = style.figure(1.2 + 0.5 * len(found), width=style.NARROW)
-    axes = figure.add_subplot()
+            found.setdefault(name, {})[row["precision"].upper()] = row["speedup"]
+    figure, axes = style.subplots(1.2 + 0.5 * len(found), width=style.NARROW)
     for index, kind in enumerate(("FP32", "FP16")):
         places = [place + 0.38 * index - 0.19 for place in range(len(found))]
         speeds = [pair[kind] for pair in found.values()]
-        drawn = axes.barh(places, speeds, 0.36, color=style.color(index), label=f"engine in {kind}")
-        axes.bar_label(drawn, fmt="%.1f", padding=3)
-    axes.set_yticks(range(len(found)), list(found))
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlabel=f"speed over PyTorch eager FP32 (TF32 allowed)\n{record.device}, TensorRT {record.versions['tensorrt']}")
-    axes.set(xticks=[], ylim=(len(found) - 0.45, -0.55))
+        middles = [speed["median"] for speed in speeds]
+        axes.barh(places, middles, 0.36, color=style.color(index), label=f"engine in {kind}")
+        intervals = [(speed["low"], speed["high"]) for speed in speeds]
+        style.mark_intervals(axes, places, intervals, [f"{middle:.1f}x" for middle in middles])
+    axes.axvline(1, color="#bbbbbb", lw=1)
+    style.name_rows(axes, list(found))
+    axes.set_xlabel(
+        f"times as fast as eager FP32, with 95 % intervals\n{record.device}, TensorRT {record.versions['tensorrt']}"
+    )
+    axes.set_xticks([0, 1])
     axes.margins(x=0.12)
     axes.spines["bottom"].set_visible(False)
     style.name_colors(axes)
-    every = [speed for pair in found.values() for speed in pair.values()]
-    axes.set_title(f"An engine is {min(every):.1f} to {max(every):.1f} times as fast as PyTorch eager FP32")
+    every = [speed["median"] for pair in found.values() for speed in pair.values()]
+    axes.set_title(f"Engines run {min(every):.1f} to {max(every):.1f} times as fast as PyTorch")
     return figure
 
 

@@ -137,7 +137,7 @@ def test_the_megabytes_of_kernels_add_up() -> None:
     after = [RoundTrip("layout", "", {"x": 300_000}, 0, {}), RoundTrip("k", "Conv + Conv", {"x": 2_000_000}, 0, {}, ("b", "a")),
              RoundTrip("l", "Conv + Conv", {"x": 8_000}, 0, {}, ("c", "d"))]  # fmt: skip
     figure = draw_round_trips(Traffic(tuple(before)), Traffic(tuple(after)), operators=2)
-    assert figure.axes[0].get_title() == "TensorRT moves 81 % fewer bytes than one kernel per operator"
+    assert figure.axes[0].get_title() == "TensorRT's fused kernels move 81 % fewer bytes"
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert texts == ["new layout", "0.3 MB", "Conv + Conv", "2.0 MB", "Conv", "3.0 MB", "Conv", "3.0 MB",
                      "and 2 more", "6.0 MB", "4 kernels, unfused", "12.0 MB",

@@ -42,6 +42,11 @@ def test_every_node_and_kernel_is_drawn_once_and_what_the_compiler_added_is_mark
     assert "no ONNX node" in texts(figure)
     dashed = [box for box in boxes(figure) if box.get_linestyle() == "--"]
     assert len(dashed) == 2  # the kernel without a node, and the node without a kernel
+    edges = [box.get_edgecolor() for box in boxes(figure) if box not in dashed]
+    assert edges.count(VERMILION) == 1 + 3 and edges.count(BLUE) == 2 + 2, (
+        "a fused kernel with its nodes, and two that are alone"
+    )
+    assert not [text for text in texts(figure) if "more" in text]
 
 
 def test_a_window_shows_the_nodes_that_were_asked_for_and_their_kernels():
@@ -49,7 +54,9 @@ def test_a_window_shows_the_nodes_that_were_asked_for_and_their_kernels():
     assert [text for text in texts(figure) if text.startswith("/")] == ["/relu", "/head"]
     assert [text for text in texts(figure) if "_kernel" in text] == ["conv_kernel", "head_kernel"]
     assert "Conv + Add + Relu" in texts(figure), "a kernel is called after all of its nodes"
-    assert figure.axes[0].get_title() == "2 ONNX nodes became 2 kernels"
+    assert figure.axes[0].get_title() == "6 ONNX nodes became 4 kernels"
+    assert "move" in texts(figure), "added by the compiler before a kernel that is drawn"
+    assert [text for text in texts(figure) if "more" in text] == ["and 4 more", "and 1 more"]
     assert [text for text in texts(draw(TABLE, nodes="/re")) if text.startswith("/")] == ["/relu"]
 
 

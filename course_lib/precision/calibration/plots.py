@@ -19,7 +19,7 @@ _DRAWN = 256  # steps in the outline of a histogram: more cannot be told apart a
 
 
 def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> Figure:
-    """The absolute values of one tensor on a logarithmic count axis, and a vertical line for each threshold, labeled by its key.
+    """The absolute values of one tensor on a logarithmic count axis, and a vertical line for each threshold with its clipped share.
 
     The title gives the clipped share of the smallest threshold, and how much finer than min-max its steps are.
 
@@ -27,8 +27,7 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
         histogram: histogram of the tensor.
         thresholds: amax in the tensor's unit by label; may be empty.
     """
-    drawn = style.figure(3.4, width=style.NARROW)
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(3.4, width=style.NARROW)
     together = max(1, len(histogram.counts) // _DRAWN)
     counts = histogram.counts.reshape(-1, together).sum(1)
     counts = counts[: -(-histogram.used // together)]
@@ -36,12 +35,14 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
     axes.set_yscale("log")
     axes.set_xlim(0, 1.02 * max(edges[-1], *thresholds.values(), 0))
-    for index, (label, threshold) in enumerate(sorted(thresholds.items(), key=lambda item: item[1])):
-        name = f"{label}: {threshold:.3g}, clips {100 * histogram.share_above(threshold):.2g} %"
-        axes.axvline(threshold, color=style.color(index), lw=1.8, label=name)
-    if thresholds:
-        style.name_colors(axes)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
+    marks = {
+        f"{label}: {threshold:.3g}\nclips {100 * histogram.share_above(threshold):.2g} %": threshold
+        for label, threshold in thresholds.items()
+    }
+    hues = [style.color(threshold == min(marks.values())) for threshold in marks.values()]
+    style.mark_values(axes, marks, hues)
     axes.set_title(_takeaway(histogram, thresholds))
     return drawn
 
@@ -53,8 +54,7 @@ def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> Figure:
         calibrator: such as `EntropyCalibrator` (its score is the KL divergence) or `MSECalibrator`.
         histogram: histogram of the tensor.
     """
-    drawn = style.figure()
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots()
     candidates, scores = calibrator.curve(histogram)
     chosen = calibrator.threshold(histogram)
     axes.plot(candidates, np.where(np.isfinite(scores), scores, np.nan), color=style.color(0), lw=1.4)
@@ -75,4 +75,4 @@ def _takeaway(histogram: Histogram, thresholds: Mapping[str, float]) -> str:
     finer, clipped = histogram.amax / positive[label], 100 * histogram.share_above(positive[label])
     if clipped == 0 and finer < 1.005:
         return f"{label}: clips nothing, steps of {positive[label] / 127:.3g}"
-    return f"Clipping {clipped:.2g} % of the values ({label}) makes the steps {finer:.3g} times finer"
+    return f"Clipping {clipped:.2g} % makes the steps {finer:.3g} times finer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import takewhile
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from course_lib.engines import Layer, LayerTable
 
-_SIDES, _NODE = ((0.0, 4.8), (9.2, 14.0)), (5.5, 8.5)  # left and right edges of the columns
-_INCHES_PER_ROW = 0.26
+_SIDES, _NODE = ((0.0, 4.8), (9.2, 14.0)), (5.2, 8.8)  # left and right edges of the columns
+_INCHES_PER_ROW = 0.3
 _HUES = {  # the narrowest type that a kernel reads decides
     "FP8": style.COLORS[3], "INT8": style.COLORS[2], "UINT8": style.COLORS[2],
     "FP16": style.COLORS[1], "BF16": style.COLORS[4], "FP32": style.COLORS[0],
@@ -51,8 +52,7 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
     span = max(len(names) * ROW, *(len(kernels) * KERNEL_ROW for kernels in sides))
     node_y = {name: (row + 0.5) * span / len(names) for row, name in enumerate(names)}
 
-    figure = style.figure(1.2 + _INCHES_PER_ROW * span)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span)
     for side, kernels in enumerate(sides):
         _column(axes, compared, side, kernels, node_y, span)
     partial = {*compared.only_before, *compared.only_after}
@@ -60,8 +60,8 @@ def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collec
     scope = "/".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
     for name, y in node_y.items():
         _node_box(axes, name.removeprefix(f"{scope}/") if scope else name, y, dotted=name in partial)
-    _captions(axes, compared, f"{len(names)} nodes in {scope}" if scope else f"{len(names)} ONNX nodes", nodes is not None)
-    axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -0.9))
+    _captions(axes, compared, f"{len(names)} nodes\nin {scope}" if scope else f"{len(names)} ONNX nodes", nodes is not None)
+    axes.set(xlim=(_SIDES[0][0] - 0.05, _SIDES[1][1] + 0.05), ylim=(span + 0.2, -1.4))
     axes.set_axis_off()
     _legend(axes, [kernel for kernels in sides for kernel in kernels])
     axes.set_title(compared.headline)
@@ -111,24 +111,33 @@ def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], ker
     operators = compared.operators(kernel.onnx_nodes)
     types = f"{_dtype(kernel) or '?'} → {joined({t.dtype for t in kernel.outputs}) or '?'}"
     weight = "bold" if operators else "normal"
-    axes.text(edges[0] + 0.1, y - 0.26, short(operators, 23) or "no ONNX node", fontsize=8, weight=weight, va="center")
-    axes.text(edges[0] + 0.1, y + 0.3, types, fontsize=7.5, va="center", color="#333333")
+    lines = textwrap.wrap(short(operators.replace("Normalization", "Norm"), 32), 17) or ["no ONNX node"]
+    axes.text(edges[0] + 0.1, y - 0.55, "\n".join(lines), fontsize=8, weight=weight, va="top", linespacing=1)
+    axes.text(edges[0] + 0.1, y + 0.55, types, fontsize=8, va="bottom", color="#333333")
 
 
 def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
     box(axes, _NODE, y, 0.8 * ROW, None, line=":" if dotted else "-")
-    axes.text(sum(_NODE) / 2, y, short(name, 17), fontsize=7.5, va="center", ha="center", color="#333333")
+    axes.text(
+        sum(_NODE) / 2,
+        y,
+        short(name.replace("Normalization", "Norm"), 14),
+        fontsize=8,
+        va="center",
+        ha="center",
+        color="#333333",
+    )
 
 
 def _captions(axes: Axes, compared: TableDiff, nodes: str, windowed: bool) -> None:
     part = "part of " if windowed else ""
     texts = {
-        _SIDES[0][0]: f"before: {part}{len(compared.before.kernels)} kernels",
+        _SIDES[0][0]: f"before: {part}\n{len(compared.before.kernels)} kernels",
         _NODE[0]: nodes,
-        _SIDES[1][0]: f"after: {part}{len(compared.after.kernels)} kernels",
+        _SIDES[1][0]: f"after: {part}\n{len(compared.after.kernels)} kernels",
     }
     for x, text in texts.items():
-        axes.text(x, -0.35, text, fontsize=8, color=GRAY)
+        axes.text(x, -0.1, text, va="bottom", fontsize=8, color=GRAY)
 
 
 def _legend(axes: Axes, kernels: Sequence[Layer]) -> None:

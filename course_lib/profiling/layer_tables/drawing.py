@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from course_lib import style
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NODE, _KERNEL = (0.0, 4.4), (5.1, 10.0)  # left and right edges of the two columns
 _INCHES_PER_ROW = 0.26
-_HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
+_HUES = {"one node": style.COLORS[0], "fused": style.COLORS[1]}
 
 
 def draw(
@@ -29,9 +29,9 @@ def draw(
 ) -> Figure:
     """One plan, or two side by side.
 
-    ``draw(table)``: the ONNX nodes in order, the kernels in order of execution, and which node ended in which kernel. All nodes of one
-    kernel have its color. Steps on the host are left out. A kernel with a dashed border has no ONNX node: the compiler added it. A
-    node with a dashed border has no kernel: the compiler removed it or moved it to build time.
+    ``draw(table)``: the ONNX nodes in order, the kernels in order of execution, and which node ended in which kernel. Kernels of
+    several nodes have one color, and those of one node another. Steps on the host are left out. A kernel with a dashed border has no
+    ONNX node: the compiler added it. A node with a dashed border has no kernel: the compiler removed it or moved it to build time.
 
     ``draw(before=..., after=...)``: see `draw_before_after`.
 
@@ -39,7 +39,7 @@ def draw(
         table: one layer table.
         before, after: two tables to compare.
         nodes: draw only the nodes whose names start with this text, such as ``"/blocks/0"``, or only those of a collection; and the
-            kernels that hold one of them.
+            kernels that hold one of them, with the kernels that the compiler added before those. The title counts all.
 
     Raises:
         ValueError: a table has no kernels, as with a backend that does not report them; or no node is left to draw.
@@ -52,43 +52,53 @@ def draw(
 
 
 def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure:
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Patch
+
     if not table.kernels:
         raise ValueError(
             "this plan has no layer table to draw: build it with tensorrt or tensorrt_rtx, or use profile_onnxruntime"
         )
-    nodes = chosen(nodes_of(table), wanted)
+    every = nodes_of(table)
+    nodes = chosen(every, wanted)
     depth = {name: row for row, name in enumerate(nodes)}
-    kernels = [kernel for kernel in table.kernels if wanted is None or not depth.keys().isdisjoint(kernel.onnx_nodes)]
+    holds = [not depth.keys().isdisjoint(kernel.onnx_nodes) for kernel in table.kernels]
+    kernels = [
+        kernel
+        for kernel, drawn, next_drawn in zip(table.kernels, holds, [*holds[1:], False], strict=True)
+        if wanted is None or drawn or (next_drawn and not kernel.onnx_nodes)
+    ]
     span = max(len(nodes) * ROW, len(kernels) * KERNEL_ROW)
     node_y = {name: (row + 0.5) * span / max(len(nodes), 1) for name, row in depth.items()}
     kernel_y = stacked(kernels, node_y, span)
-    hues = _hues(kernels)
 
-    figure = style.figure(0.9 + _INCHES_PER_ROW * span, width=style.NARROW)
-    axes = figure.add_subplot()
-    for index, kernel in enumerate(kernels):
-        _kernel_box(axes, kernel, kernel_y[index], table.fused_operators(kernel), hues.get(index))
-        fused = sorted(set(kernel.onnx_nodes) & depth.keys(), key=depth.__getitem__)
-        for node, (y, height) in zip(fused, slices(kernel_y[index], len(fused)), strict=True):
-            band(axes, (_NODE[1], node_y[node], 0.8 * ROW), (_KERNEL[0], y, height), hues[index])
+    figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span, width=style.NARROW)
+    hues: dict[str, str] = {}  # of nodes
+    for kernel, middle in zip(kernels, kernel_y, strict=True):
+        hue = _HUES["fused" if len(kernel.onnx_nodes) > 1 else "one node"]
+        _kernel_box(axes, kernel, middle, table.fused_operators(kernel), hue if kernel.onnx_nodes else None)
+        held = sorted(set(kernel.onnx_nodes) & depth.keys(), key=depth.__getitem__)
+        for node, (y, height) in zip(held, slices(middle, len(held)), strict=True):
+            hues.setdefault(node, hue)
+            band(axes, (_NODE[1], node_y[node], 0.8 * ROW), (_KERNEL[0], y, height), hue)
     for name, y in node_y.items():
-        home = next((index for index, kernel in enumerate(kernels) if name in kernel.onnx_nodes), None)
-        _node_box(axes, table.operators.get(name, ""), name, y, None if home is None else hues[home])
+        _node_box(axes, table.operators.get(name, ""), name, y, hues.get(name))
 
-    added = " (dashed: added)" if any(not kernel.onnx_nodes for kernel in kernels) else ""
-    axes.text(_NODE[0], -0.35, "ONNX nodes, in order", color=GRAY)
-    axes.text(_KERNEL[0], -0.35, f"kernels{added}", color=GRAY)
-    axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + 0.2, -1.0))
+    for (left, _), what, drawn, total in (
+        (_NODE, "ONNX nodes, in order", len(nodes), len(every)),
+        (_KERNEL, "kernels", len(kernels), len(table.kernels)),
+    ):
+        axes.text(left, -0.35, what, color=GRAY)
+        if drawn < total:
+            axes.text(left, span + 0.5, f"and {total - drawn} more", va="center", color=GRAY)
+    axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + (0.9 if wanted else 0.2), -1.0))
     axes.set_axis_off()
-    axes.set_title(f"{len(nodes)} ONNX nodes became {len(kernels)} kernels")
+    handles = [Patch(facecolor=to_rgba(hue, 0.22), edgecolor=hue, label=name) for name, hue in _HUES.items()]
+    if not all(kernel.onnx_nodes for kernel in kernels):
+        handles.append(Patch(facecolor="white", edgecolor=GRAY, linestyle="--", label="added by the compiler"))
+    style.name_colors(axes, handles)
+    axes.set_title(f"{len(every)} ONNX nodes became {len(table.kernels)} kernels")
     return figure
-
-
-def _hues(kernels: Sequence[Layer]) -> dict[int, str]:
-    """A color for each kernel that has nodes, by its index. Kernels of the same nodes, one for each profile, share theirs."""
-    contents = {index: frozenset(kernel.onnx_nodes) for index, kernel in enumerate(kernels) if kernel.onnx_nodes}
-    place = {content: number for number, content in enumerate(dict.fromkeys(contents.values()))}
-    return {index: style.color(place[content] % _HUES) for index, content in contents.items()}
 
 
 def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -> None:

@@ -36,8 +36,7 @@ def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dt
         return timings.operators(layer) if color == "operator" else layer.dtypes
 
     rows = len(shown) + bool(rest)
-    figure = style.figure(1.4 + 0.26 * rows)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.4 + 0.26 * rows)
     total, edge = timings.total_ms or 1.0, 1.35 * max((layer.ms for layer in shown), default=1.0)
     for row, layer in enumerate(shown):
         axes.barh(row, layer.ms, color=hues[group(layer)], height=0.7)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLORS: Mapping[str, str] = {
-    "range": style.COLORS[2],
+    "range": "#007A58",  # darker than the green of lines: it has white names
     "operator": "#BBBBBB",
     "call": style.COLORS[5],
     "call that waits": style.COLORS[3],
@@ -31,19 +31,25 @@ _CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call"
 _IDLE = "#DDDDDD"
 _ROW = 0.34  # inches
 _PIXELS = 450  # of the time axis; a bar is drawn at least one pixel wide
-_CHARACTER = 6.6  # pixels of one letter inside a bar
+_CHARACTER = 7.4  # pixels of one letter inside a bar
 _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
+_SOLID = 0.85  # share of a bar from which pauses do not show
 _DEEPEST = 3  # ranges inside ranges
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """The bar for one event, or for several events less than a pixel apart. Such a bar has no text and is paler if it holds pauses."""
+    """The bar for one event, or for several events less than a pixel apart. Such a bar has no text, and is paler above their share."""
 
     start: float
     end: float
     filled: float  # how much of it the events cover
     text: str = ""
+
+    @property
+    def share(self) -> float:
+        """Of the time that the events cover, at most 1."""
+        return min(self.filled / (self.end - self.start), 1.0) if self.end > self.start else 1.0
 
 
 @dataclass
@@ -97,8 +103,7 @@ def draw_timeline(
     rows = [_Row(line.name, _bars(line.events, pixel), line.device) for line in lines]
 
     unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
-    figure = style.figure(1.1 + _ROW * max(len(rows), 1), width=width)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.1 + _ROW * max(len(rows), 1), width=width)
     for place, row in enumerate(rows):
         for kind, bars in row.bars.items():
             _draw(axes, place, kind, bars, shown, size, pixel)
@@ -106,11 +111,9 @@ def draw_timeline(
     if places:
         _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size, pixel)
     axes.set_xlim(shown.start_us / size, shown.end_us / size)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [row.name for row in rows])
-    axes.tick_params(axis="y", length=0)
-    pauses = any(_opacity(bar) < 0.9 for row in rows for bars in row.bars.values() for bar in bars)
-    notes = ["; paler: many short events with pauses"] if pauses else []
+    style.name_rows(axes, [row.name for row in rows])
+    pauses = any(bar.share < _SOLID for row in rows for bars in row.bars.values() for bar in bars)
+    notes = ["; paler: pauses between short events"] if pauses else []
     notes += [f"; {left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
     _legend(axes, rows, device, idle=bool(places))
@@ -192,7 +195,10 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
         if end < start:
             continue
         spans.append((start / size, max(end - start, pixel) / size))
-        colors.append(to_rgba(_COLORS[kind], _opacity(bar)))
+        paler = bar.share < _SOLID
+        colors.append(to_rgba(_COLORS[kind], 0.3 if paler else 1.0))
+        if paler:
+            axes.bar(start / size, -0.72 * bar.share, (end - start) / size, place + 0.36, align="edge", color=_COLORS[kind])
         edges.append(0.5 if end - start > 4 * pixel else 0.0)  # tells neighbors apart where there is room
         letters = int((end - start) / pixel / _CHARACTER) - 1
         if bar.text and letters >= min(len(bar.text), 6):
@@ -200,11 +206,6 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
             ink = "white" if kind in ("kernel", "CUDA graph", "range", "pageable copy") else "black"
             axes.text((start + end) / 2 / size, place, text, ha="center", va="center", color=ink)
     axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=colors, edgecolors="white", linewidths=edges)
-
-
-def _opacity(bar: _Bar) -> float:
-    """The opacity of a bar for several events: the longer the pauses between them, the paler."""
-    return 0.3 + 0.7 * min(bar.filled / (bar.end - bar.start), 1.0) if bar.end > bar.start else 1.0
 
 
 def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float, pixel: float) -> None:

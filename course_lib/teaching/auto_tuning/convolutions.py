@@ -202,12 +202,10 @@ def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Map
         title: the takeaway.
     """
     names = list(multiplications)
-    figure = style.figure(1.0 + 0.42 * len(names))
-    left, right = figure.subplots(1, 2, sharey=True)
+    figure, (left, right) = style.subplots(1.0 + 0.42 * len(names), 1, 2, sharey=True)
     bars = left.barh(range(len(names)), [count / 1e6 for count in multiplications.values()], 0.6, color=style.color(0))
     left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
-    left.set_yticks(range(len(names)), names)
-    left.invert_yaxis()
+    style.name_rows(left, names)
     left.margins(x=0.15)
     left.set_xlabel("million multiplications")
     for index, (dtype, by_name) in enumerate(errors.items()):

@@ -62,12 +62,10 @@ def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 1
         spent[str(read_tactic(str(row["tactic"])))].append(float(row["ms"]))
     ranked = sorted(spent.items(), key=lambda entry: -sum(entry[1]))
     shown = ranked[:most] + ([("all others", [ms for _, times in ranked[most:] for ms in times])] if len(ranked) > most else [])
-    figure = style.figure(1.0 + 0.27 * len(shown))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.0 + 0.27 * len(shown))
     bars = axes.barh(range(len(shown)), [sum(times) for _, times in shown], 0.7, color=style.color(0))
     axes.bar_label(bars, [f"{len(times)} layer{'s' if len(times) != 1 else ''}" for _, times in shown], padding=3, fontsize=8)
-    axes.set_yticks(range(len(shown)), [name for name, _ in shown], fontsize=8)
-    axes.invert_yaxis()
+    style.name_rows(axes, [name for name, _ in shown], 8)
     axes.margins(x=0.15)
     axes.set_xlabel("milliseconds of one inference")
     axes.set_title(title)
@@ -85,8 +83,7 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
 
     names = list(tuning.times_ms)
     won = Counter(winners)
-    figure = style.figure(1.1 + 0.4 * len(names))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
+    figure, (left, right) = style.subplots(1.1 + 0.4 * len(names), 1, 2, sharey=True, width_ratios=(2, 1))
     hues = [style.color(name == tuning.best) for name in names]
     for row, (name, hue) in enumerate(zip(names, hues, strict=True)):
         times = tuning.times_ms[name]
@@ -96,8 +93,7 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
     left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter("{x:g}")
     left.xaxis.set_minor_formatter(NullFormatter())
-    left.set_yticks(range(len(names)), names)
-    left.invert_yaxis()
+    style.name_rows(left, names)
     left.set_xlabel("ms (diamond: median)")
     bars = right.barh(range(len(names)), [won[name] for name in names], 0.6, color=hues)
     right.bar_label(bars, padding=3, fontsize=8)

@@ -61,14 +61,16 @@ class Tiling:
 
 def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
     """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
-    figure = style.figure(3.0, width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.0, width=style.NARROW)
     for index, step in enumerate(steps):
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
         axes.plot(sizes, share, color=style.color(index), label=f"tile of {step}", lw=1.5)
-    axes.set(xlabel=label, ylabel="useful multiplications (%)", ylim=(0, 103))
+    worst = max(steps)
+    half = 50 * (worst + 1) / worst
+    axes.annotate(f"at {worst + 1}: {half:.0f} %", (worst + 1, half), (0, -12), textcoords="offset points", ha="center")
+    axes.set(xlabel=f"{label} (a model)", ylabel="useful multiplications (%)", ylim=(0, 103))
     style.name_lines(axes)
-    axes.set_title("One channel too many fills a whole new tile (a model)")
+    axes.set_title("One channel too many fills a whole new tile")
     return figure
 
 
@@ -79,8 +81,7 @@ def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int])
         tilings: for each name one tiling a batch size.
         batches: on the horizontal axis.
     """
-    figure = style.figure(3.2)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2)
     scale = min(tiling.cost for series in tilings.values() for tiling in series)
     for index, (name, series) in enumerate(tilings.items()):
         axes.step(

@@ -159,8 +159,7 @@ def draw_headline(rows: Sequence[Row], shown: Sequence[str] = ()) -> Figure:
     for axes, batch in zip(panels, batches, strict=True):
         _panel(axes, [row for row in rows if row["batch"] == batch and "failed" not in row], networks, names)
         axes.set_title(f"batch {batch}")
-    panels[0].set_yticks(range(len(networks)), networks)
-    panels[0].invert_yaxis()
+    style.name_rows(panels[0], networks)
     panels[len(panels) // 2].set_xlabel(f"times as fast as {BASELINE} (log)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=8)

@@ -65,8 +65,7 @@ def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure
         caches: result of `caches_mib`.
     """
     sizes, times = list(found), list(found.values())
-    figure = style.figure(3.2)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.2)
     axes.semilogx(sizes, times, "o-", base=2, color=style.color(0))
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
     axes.minorticks_off()

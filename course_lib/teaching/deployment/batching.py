@@ -70,24 +70,26 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
 
 
 def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
-    """Each request is a line from its arrival to its answer, gray while it waits and blue while its run lasts.
+    """Each request is a line from its arrival to its answer: first it waits, then it runs, with the others of its batch.
 
     Args:
-        ways: the same requests with several rules, one panel each. Every second run is lighter.
+        ways: the same requests with several rules, one panel each.
         title: the takeaway.
     """
-    figure = style.figure(0.8 + 1.4 * len(ways), width=style.NARROW)
-    panels = np.atleast_1d(figure.subplots(len(ways), 1, sharex=True, sharey=True))
-    for axes, (name, one) in zip(panels, ways.items(), strict=True):
+    figure, panels = style.subplots(
+        0.8 + 1.4 * len(ways), len(ways), sharex=True, sharey=True, squeeze=False, width=style.NARROW
+    )
+    for axes, (name, one) in zip(panels[:, 0], ways.items(), strict=True):
         rows = np.arange(len(one.size))
         runs = np.cumsum(np.diff(one.started_ms, prepend=-1.0) > 0)
-        axes.hlines(rows, one.arrived_ms, one.started_ms, color="#bbbbbb", lw=1.2)
-        axes.hlines(rows, one.started_ms, one.answered_ms, color=[style.color(5 * (run % 2)) for run in runs], lw=2)
+        axes.hlines(rows, one.arrived_ms, one.started_ms, color="#999999", lw=1.2, label="waits")
+        axes.hlines(rows, one.started_ms, one.answered_ms, color=style.color(0), lw=2, label="runs")
         takeaway = f"{name}: {runs[-1]} runs, slowest {one.latency_ms.max():.1f} ms"
         axes.set_title(takeaway, fontsize=9, weight="normal", loc="left")
         axes.set(ylabel="request", xlim=(0, None))
-    panels[-1].set_xlabel("time (ms)")
-    panels[0].invert_yaxis()
+    panels[-1, 0].set_xlabel("time (ms)")
+    panels[0, 0].legend(loc="upper right", frameon=False)  # requests come from there later and lower
+    panels[0, 0].invert_yaxis()
     figure.suptitle(title)
     return figure
 
@@ -100,8 +102,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
         title: the takeaway.
         limit_ms: the end of the upper panel; the percentile of a queue that grows without bound has no meaning.
     """
-    figure = style.figure(4.6)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    figure, (above, below) = style.subplots(4.6, 2, 1, sharex=True, height_ratios=(2, 1))
     for index, (name, loads) in enumerate(ways.items()):
         rates = list(loads)
         slow = [float(np.percentile(one.latency_ms, 99)) for one in loads.values()]

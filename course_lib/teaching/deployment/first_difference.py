@@ -48,15 +48,16 @@ class Places:
 
     def plot(self, limit: float, title: str) -> Figure:
         """The error at each place on a log scale, those beyond the limit in another color."""
-        figure = style.figure(1.0 + 0.24 * len(self.rows), width=style.NARROW)
-        axes = figure.add_subplot()
+        figure, axes = style.subplots(1.0 + 0.24 * len(self.rows), width=style.NARROW)
         floor = 1e-8
         for index, row in enumerate(self.rows):
             axes.plot(max(row.error, floor), index, "o", color=style.color(1 if row.error > limit else 0))
         axes.axvline(limit, color="#777777", lw=1, ls="--")
-        axes.annotate(f"limit {limit:g}", (limit, len(self.rows) - 0.6), (4, 0), textcoords="offset points", color="#555555")
-        axes.set_yticks(range(len(self.rows)), [row.node for row in self.rows])
-        axes.set(xscale="log", xlabel="relative error against PyTorch (log)", ylim=(len(self.rows) - 0.5, -0.5))
+        axes.annotate(f"limit {limit:g}", (limit, 1), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points",
+                      ha="center", color="#555555")  # fmt: skip
+        style.name_rows(axes, [row.node for row in self.rows])
+        axes.set(xscale="log", xlabel="relative error against PyTorch (log)")
+        axes.xaxis.set_major_formatter("{x:g}")  # raised exponents are too small on a phone
         axes.grid(axis="y", color="#eeeeee")
         figure.suptitle(title)
         return figure

@@ -28,8 +28,7 @@ def draw_speeds(record: Record, candidates: dict[str, str], over: str, title: st
         title: the takeaway.
     """
     cases = list(dict.fromkeys(row["case"] for row in record.rows))
-    figure = style.figure(1.1 + 0.2 * len(cases) * (1 + len(candidates)))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.1 + 0.2 * len(cases) * (1 + len(candidates)))
     height = 0.8 / len(candidates)
     for index, (candidate, name) in enumerate(candidates.items()):
         found = speeds(record, candidate, over)
@@ -45,8 +44,7 @@ def draw_speeds(record: Record, candidates: dict[str, str], over: str, title: st
         for case, (note, end) in notes.items():
             axes.annotate(note, (end, places[case]), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.axvline(1, color="#777777", lw=1, ls="--")
-    axes.set_yticks(range(len(cases)), cases)
-    axes.invert_yaxis()
+    style.name_rows(axes, cases)
     axes.margins(x=0.1)
     axes.set(xlabel=f"speed over {over} (x)", title=title)
     style.name_colors(axes)

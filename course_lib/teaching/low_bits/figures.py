@@ -23,17 +23,14 @@ def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
         grids: numbers by name of the format, in any order.
         title: the takeaway.
     """
-    figure = style.figure(1.0 + 0.42 * len(grids))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.0 + 0.42 * len(grids))
     for row, numbers in enumerate(grids.values()):
         shown = np.unique(numbers[numbers >= 0]) / numbers.max()
         axes.vlines(shown, row - 0.32, row + 0.32, color=style.color(0), lw=1.2)
         axes.annotate(
             f"{len(shown)}", (1.0, row), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center"
         )
-    axes.set_yticks(range(len(grids)), list(grids))
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
+    style.name_rows(axes, list(grids))
     axes.set(xlim=(-0.005, 1.005), xlabel="value / largest value; right: how many numbers from 0 on", title=title)
     return figure
 
@@ -46,16 +43,14 @@ def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
         title: the takeaway.
     """
     cases = list(next(iter(costs.values())))
-    figure = style.figure(1.4 + 0.16 * len(cases) * (1 + len(costs)))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.4 + 0.16 * len(cases) * (1 + len(costs)))
     for index, (name, row) in enumerate(costs.items()):
         means, widths = (np.array([getattr(row[case], part) for case in cases]) for part in ("mean", "half_width"))
         offset = (index - (len(costs) - 1) / 2) * 0.7 / len(costs)
         axes.errorbar(
             means, np.arange(len(cases)) + offset, xerr=widths, fmt="o", ms=5, capsize=2, color=style.color(index), label=name
         )
-    axes.set_yticks(range(len(cases)), cases)
-    axes.invert_yaxis()
+    style.name_rows(axes, cases)
     axes.axvline(0, color="#777777", lw=0.8)
     axes.set(xlabel=_MORE, title=title)
     if len(costs) > 1:
@@ -70,8 +65,7 @@ def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figu
         errors: mean squared error by the scale's fraction of (largest magnitude / largest code), for each block by name.
         title: the takeaway.
     """
-    figure = style.figure(3.0)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(3.0)
     for index, (name, tried) in enumerate(errors.items()):
         relative = np.array(list(tried.values())) / tried[1.0]
         axes.plot(list(tried), relative, color=style.color(index), label=name)
@@ -89,15 +83,14 @@ def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Fi
         largest: by name of the state, a pair of arrays ``(channels,)``: input and weights.
         title: the takeaway.
     """
-    figure = style.figure(0.8 + 1.5 * len(largest))
-    panels = np.atleast_1d(figure.subplots(len(largest), 1, sharex=True, sharey=True))
-    for axes, (name, pair) in zip(panels, largest.items(), strict=True):
+    figure, panels = style.subplots(0.8 + 1.5 * len(largest), len(largest), sharex=True, sharey=True, squeeze=False)
+    for axes, (name, pair) in zip(panels[:, 0], largest.items(), strict=True):
         for index, (what, values) in enumerate(zip(("input", "weights"), pair, strict=True)):
             axes.semilogy(values, ".", ms=4, color=style.color(index), label=what)
         axes.set_title(name, fontsize=9, weight="normal", loc="right")
         axes.set(ylabel="largest magnitude")
-    panels[-1].set_xlabel("channel of the input")
-    style.name_colors(panels[0])
+    panels[-1, 0].set_xlabel("channel of the input")
+    style.name_colors(panels[0, 0])
     figure.suptitle(title)
     return figure
 
@@ -111,13 +104,10 @@ def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight
         highlight: name of the way that the title is about.
     """
     ordered = sorted(points.items(), key=lambda point: point[1][0])
-    figure = style.figure(1.0 + 0.36 * len(points), width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.0 + 0.36 * len(points), width=style.NARROW)
     for row, (name, (_, paid)) in enumerate(ordered):
         axes.errorbar(paid.mean, row, xerr=paid.half_width, fmt="o", ms=5, capsize=3, color=style.color(name == highlight))
     axes.axvline(0, color="#777777", lw=0.8, zorder=0)
-    axes.set_yticks(range(len(ordered)), [f"{name}\n{size:.2f} MB" for name, (size, _) in ordered])
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
+    style.name_rows(axes, [f"{name}\n{size:.2f} MB" for name, (size, _) in ordered])
     axes.set(xlabel=_MORE, title=title)
     return figure

@@ -52,7 +52,7 @@ def request(name: str, offset: Callable[[int], int], size: int) -> Request:
 
 
 def request_figure(requests: Sequence[Request], title: str) -> Figure:
-    """A strip for each request: its sectors one after another, gray where they are fetched, colored where a thread needs a byte.
+    """A strip for each request: its sectors one after another, gray where they are fetched, blue where a thread needs a byte.
 
     Args:
         requests: drawn from top to bottom.
@@ -60,22 +60,23 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
     """
     import numpy as np
 
-    figure = style.figure(0.9 + 0.48 * len(requests), width=style.NARROW)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(0.9 + 0.48 * len(requests), width=style.NARROW)
     most = max(len(one.sectors) for one in requests)
     for row, one in enumerate(requests):
         place = {sector: index * SECTOR for index, sector in enumerate(one.sectors)}
-        axes.barh([row] * len(place), SECTOR, 0.8, left=list(place.values()), color="#cccccc", edgecolor="white", lw=0.8)
+        axes.barh([row] * len(place), SECTOR, 0.8, left=list(place.values()), color="#cccccc", edgecolor="white", lw=0.8,
+                  label="" if row else "fetched")  # fmt: skip
         needed = sorted(
             {place[byte // SECTOR] + byte % SECTOR for offset in one.offsets for byte in range(offset, offset + one.size)}
         )
         runs = np.split(needed, np.flatnonzero(np.diff(needed) > 1) + 1)
         sizes = [max(len(run), most * SECTOR / 400) for run in runs]  # a sliver stays visible
-        axes.barh([row] * len(runs), sizes, 0.5, left=[run[0] for run in runs], color=style.color(0))
-    names = [f"{one.name}\n{len(one.sectors)} sectors, {one.used:.0%} needed" for one in requests]
-    axes.set_yticks(range(len(requests)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlim=(0, most * SECTOR), ylim=(len(requests) - 0.5, -0.5), xlabel="bytes fetched, without caches; blue: needed")
+        axes.barh([row] * len(runs), sizes, 0.5, left=[run[0] for run in runs], color=style.color(0),
+                  label="" if row else "needed by a thread")  # fmt: skip
+    names = [f"{one.name}\n{len(one.sectors)} sectors, {100 * one.used:.0f} % needed" for one in requests]
+    style.name_rows(axes, names)
+    axes.set(xlim=(0, most * SECTOR), xlabel="bytes (a model without caches)")
+    style.name_colors(axes)
     axes.set_xticks(range(0, most * SECTOR + 1, most * SECTOR // 4))
     axes.spines["left"].set_visible(False)
     axes.set_title(title)

@@ -18,6 +18,7 @@ import numpy as np
 from course_lib import style
 from course_lib.precision.quantization.fake_quant import straight_through
 from course_lib.precision.quantization.qdq import fake_quantize
+from course_lib.teaching.pictures import bars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,8 +39,7 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     y.sum().backward()
     assert x.grad is not None
     values, rounded, gradient = x.detach().numpy(), y.detach().numpy(), x.grad.numpy()
-    drawn = style.figure(4.6)
-    above, below = drawn.subplots(2, 1, sharex=True)
+    drawn, (above, below) = style.subplots(4.6, 2, 1, sharex=True)
     above.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
     above.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
     above.set(ylabel="value after rounding")
@@ -76,8 +76,7 @@ def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 
             weight -= rate * gradient
         path.append(float(weight.detach()))
     rounded = fake_quantize(np.array(path), 1.0, bits)
-    drawn = style.figure(3.2)
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(3.2)
     axes.axhline(target, color="#777777", lw=1, ls="--", label=f"target {target:g}")
     axes.plot([0, steps], [start, start], color=style.color(1), lw=1.4, label="true derivative: 0, it never moves")
     axes.plot(path, color=style.color(2), lw=1.8, label="straight-through: the weight")
@@ -96,8 +95,7 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
         losses: name of the training, to the mean loss of each epoch; the first entry is the loss before training.
         floor: loss of the float network.
     """
-    drawn = style.figure(3.2)
-    axes = drawn.add_subplot()
+    drawn, axes = style.subplots(3.2)
     for index, (name, values) in enumerate(losses.items()):
         axes.plot(values, "o-", ms=4, color=style.color(index), label=name)
     axes.axhline(floor, color="#777777", lw=1, ls="--", label="float network")
@@ -109,6 +107,26 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
     best = min(losses, key=lambda name: losses[name][-1])
     axes.set_title(f"{best} ends lowest: {losses[best][0]:.2g} before, {losses[best][-1]:.2g} after training", loc="left")
     return drawn
+
+
+def accuracy_bars(shares: Mapping[str, float], images: int, title: str, highlight: str) -> Figure:
+    """The share of right answers of each network with its 95 % interval (Wilson, 1927).
+
+    Args:
+        shares: 0 to 1, by name of the network.
+        images: number of images that each network classified.
+        title: the takeaway.
+        highlight: name of the network that the title is about.
+    """
+    weight = 1.96**2 / images
+    intervals = []
+    for share in shares.values():
+        middle = (share + weight / 2) / (1 + weight)
+        half = (weight * (share * (1 - share) + weight / 4)) ** 0.5 / (1 + weight)
+        intervals.append((100 * (middle - half), 100 * (middle + half)))
+    percent = {name: 100 * share for name, share in shares.items()}
+    label = f"right of {images} images (%), 95 % intervals"
+    return bars(percent, label, title, highlight=highlight, intervals=intervals)
 
 
 def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: int = 0) -> nn.Module:
