@@ -1,12 +1,13 @@
 // The fusion drawing: ONNX nodes on the left, kernels on the right, a band from each node to the kernel that computes it.
 
-const ROW = 20, KERNEL = 44; // px
+const ROW = 20, LINE = 14; // px
 const KINDS = [["several nodes fused", COLORS[0]], ["one node alone", COLORS[4]], ["added by the compiler", "none"]];
 
 /** The place of a kernel's kind. */
 const kindOf = ({ nodes }) => (nodes.length > 1 ? 0 : nodes.length ? 1 : 2);
 
 const words = (search) => search.toLowerCase().split(/\s+/).filter(Boolean);
+const facts = (kernel) => [[kernel.bytes && bytes(kernel.bytes), kernel.type].filter(Boolean).join(", "), kernel.shape].filter(Boolean);
 const texts = (build, kernel) => [kernel.fused, kernel.name, kernel.whole_name, ...kernel.nodes.map((at) => build.nodes[at][0]), kernel.kind,
   kernel.reads, kernel.weights, kernel.writes, kernel.shape, kernel.format];
 
@@ -72,40 +73,42 @@ const WIDGET = {
     const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
     if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
       + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
-    const facts = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
+    const known = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
       ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
-    return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${facts.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
+    return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${known.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
       + `Name: ${kernel.name}${kernel.words && ` (${kernel.words})`}.${counterpart(data, state)}` };
   },
 
   draw(stage, { data, state, width, change }) {
     const build = data.builds[state.build], shown = passing(build, state), all = build.kernels;
     const rows = state.collapsed ? all.map((kernel) => kernel.nodes).filter((nodes) => nodes.length) : build.nodes.map((_, at) => [at]);
-    const span = Math.max(rows.length * ROW, all.length * KERNEL), top = 22;
+    const narrow = width < 500, [nodeRight, kernelLeft] = (narrow ? [0.36, 0.45] : [0.4, 0.54]).map((share) => share * width), room = width - kernelLeft - 12;
+    const [letters, bold] = [6.4, 7.2].map((wide) => Math.floor(room / wide)), oneLine = all.every((kernel) => facts(kernel).join(", ").length <= letters);
+    const tall = (oneLine ? 2 : 3) * LINE + 10, distance = tall + 6, span = Math.max(rows.length * ROW, all.length * distance), top = 22;
     const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
     const rowOf = new Map(rows.flatMap((nodes, at) => nodes.map((node) => [node, at])));
-    const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span);
-    const [nodeRight, kernelLeft] = [width * 0.4, width * 0.54], home = new Map(), most = Math.max(...all.map((kernel) => kernel.bytes), 1);
+    const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span, distance);
+    const home = new Map(), most = Math.max(...all.map((kernel) => kernel.bytes), 1);
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
-      label(0, 12, width < 500 ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, width < 500 ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
+      label(0, 12, narrow ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, narrow ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
       const color = KINDS[kindOf(kernel)][1], faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
-      const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = (KERNEL - 6) / Math.max(joined.length, 1);
+      const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = tall / Math.max(joined.length, 1), edge = places[at] - tall / 2;
       kernel.nodes.forEach((node) => home.set(rowOf.get(node), { color, faded, at }));
       joined.forEach((row, place) => {
-        const y = places[at] - (KERNEL - 6) / 2 + place * part, half = ROW * 0.4, x = (nodeRight + kernelLeft) / 2, from = middle[row];
+        const y = edge + place * part, half = ROW * 0.4, x = (nodeRight + kernelLeft) / 2, from = middle[row];
         svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : at % 2 ? 0.4 : 0.25) * faded, "data-kernel": at,
           d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
       });
-      const room = width - kernelLeft - 12, [letters, bold] = [6.4, 7.8].map((wide) => Math.floor(room / wide)), pick = () => change({ kernel: chosen ? -1 : at });
+      const pick = () => change({ kernel: chosen ? -1 : at });
       const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
       shape("title", {}, `${kernel.whole_name} (${kernel.kind})`),
-      shape("rect", { x: kernelLeft, y: places[at] - (KERNEL - 6) / 2, width: width - kernelLeft - 1, height: KERNEL - 6, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
+      shape("rect", { x: kernelLeft, y: edge, width: width - kernelLeft - 1, height: tall, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
-      shape("rect", { x: kernelLeft, y: places[at] + (KERNEL - 6) / 2 - 6, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 6, fill: "currentColor", opacity: 0.6 }),
-      label(kernelLeft + 6, places[at] - 7, state.search && shown[at] ? shortened(matched(texts(build, kernel), state.search), bold) : shortened(kernel.fused || "added", bold), { "font-weight": "bold" }),
-      label(kernelLeft + 6, places[at] + 7, shortened([kernel.bytes && bytes(kernel.bytes), kernel.type, kernel.shape].filter(Boolean).join(", "), letters), { opacity: 0.85 }));
+      shape("rect", { x: kernelLeft, y: edge + tall - 6, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 6, fill: "currentColor", opacity: 0.6 }),
+      label(kernelLeft + 6, edge + 12, state.search && shown[at] ? shortened(matched(texts(build, kernel), state.search), bold) : shortened(kernel.fused || "added", bold), { "font-weight": "bold" }),
+      ...(oneLine ? [facts(kernel).join(", ")] : facts(kernel)).map((fact, line) => label(kernelLeft + 6, edge + 26 + line * LINE, shortened(fact, letters), { opacity: 0.85 })));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       keepKeys(box);
@@ -121,7 +124,7 @@ const WIDGET = {
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);
     });
-    const legend = KINDS.map(([name, color]) => element("span", {}, element("i", { style: color === "none" ? "border:1px dashed" : `background:${color}` }), name));
+    const legend = KINDS.map(([name, color]) => element("span", {}, element("i", { style: color === "none" ? "border:1px dashed" : `border:1px solid ${color};background:color-mix(in srgb, ${color} 25%, transparent)` }), name));
     stage.append(element("div", { class: "course-legend", "aria-hidden": true }, ...legend), element("div", { class: "course-scroll" }, svg));
   },
 };
@@ -140,12 +143,12 @@ function hover(svg, at) {
 }
 
 /** Position of each kernel: level with its nodes as far as the order of execution and the space allow. */
-function stacked(nodes, top, span) {
+function stacked(nodes, top, span, distance) {
   const places = [];
   nodes.forEach((beside, at) => {
-    const earliest = at ? places[at - 1] + KERNEL : top + KERNEL / 2;
+    const earliest = at ? places[at - 1] + distance : top + distance / 2;
     places.push(beside.length ? Math.max(earliest, beside.reduce((sum, y) => sum + y, 0) / beside.length) : earliest);
   });
-  for (let at = places.length - 1, last = top + span - KERNEL / 2; at >= 0; at--, last -= KERNEL) places[at] = Math.min(places[at], last);
+  for (let at = places.length - 1, last = top + span - distance / 2; at >= 0; at--, last -= distance) places[at] = Math.min(places[at], last);
   return places;
 }

@@ -56,7 +56,7 @@ const WIDGET = {
       { name: "negative", label: "Negative", kind: "switch" },
       { name: "format", label: "Format", kind: "choice", options: data.formats.map(({ name }) => [name, name]) },
       { name: "scale", label: "Step of INT8 (scale)", kind: "number", low: 1e-4, high: 100, least: 1e-9, most: 1e9, step: 0.02, log: true,
-        idle: (state) => state.format !== "INT8" },
+        hidden: (state) => state.format !== "INT8" },
     ];
   },
 
@@ -97,11 +97,11 @@ function drawBits(svg, format, value, width) {
   const parts = bits(format, value), count = parts.join("").length, size = Math.min(20, (width - 8) / count);
   const fills = [FAINT, "#56B4E966", "#E69F0066"];
   const names = ["sign", "exponent", format.name === "INT8" ? "integer, two's complement" : "mantissa"];
-  let x = 4;
+  let x = 4, shown = 0;
   parts.forEach((part, at) => {
     if (!part) return;
     const words = part.length > 1 ? `${names[at]} (${part.length})` : names[at];
-    svg.append(label(x, at === 1 ? 12 : 26, words, { "font-size": 10 }));
+    svg.append(label(x, shown++ % 2 ? 12 : 26, words, { "font-size": 10 }));
     for (const bit of part) {
       svg.append(shape("rect", { x: x + 0.5, y: 32, width: size - 1, height: 24, fill: fills[at] }),
         label(x + size / 2, 49, bit, { "text-anchor": "middle", "font-family": "monospace" }));
@@ -136,7 +136,7 @@ function drawRanges(svg, all, format, value, width) {
   const low = -46, high = 39, left = 70, top = 152;
   const place = (size) => left + ((Math.min(Math.max(Math.log10(size), low), high) - low) * (width - left - 12)) / (high - low);
   all.forEach((one, row) => {
-    const y = top + 22 * row, chosen = one.name === format.name, fill = COLORS[chosen ? 0 : 5];
+    const y = top + 22 * row, chosen = one.name === format.name, fill = chosen ? COLORS[0] : NEUTRAL;
     svg.append(label(left - 6, y + 12, one.name, { "text-anchor": "end", "font-weight": chosen ? "bold" : "normal" }),
       shape("rect", { x: place(one.smallest), y: y + 2, width: Math.max(place(one.normal) - place(one.smallest), 0), height: 13, fill, opacity: 0.35 }),
       shape("rect", { x: place(one.normal), y: y + 2, width: Math.max(place(one.largest) - place(one.normal), 1), height: 13, fill }));

@@ -58,12 +58,9 @@ const WIDGET = {
         ...[[top, middle], [middle + gap, bottom]].map(([y1, y2]) => shape("line", { x1: place(state.opt), x2: place(state.opt), y1, y2, stroke: "currentColor", "stroke-dasharray": "5 4" })),
         label(Math.max(place(state.opt), 84), 10, `opt ${state.opt}`, { "text-anchor": place(state.opt) < 100 ? "start" : "middle" }));
     }
-    for (const [opt, curve] of Object.entries(data.curves)) {
-      const chosen = Number(opt) === state.opt, [size, ms] = curve[curve.length - 1], stroke = chosen ? COLORS[0] : "currentColor";
-      svg.append(shape("polyline", { points: curve.map(([at, value]) => `${place(at)},${y(value)}`).join(" "), fill: "none", stroke, opacity: chosen ? 1 : 0.45, "stroke-width": chosen ? 2.5 : 1.2 }),
-        label(place(size) + 4, y(ms) + 4, `opt ${opt}`, { "font-weight": chosen ? "bold" : "normal", "font-size": 10 }));
-    }
-    svg.append(label(0, 10, "latency (ms)"), ...ticks(0, highest, 4).map((ms) => label(left - 6, y(ms) + 4, digits(ms), { "text-anchor": "end" })),
+    const lines = Object.entries(data.curves).map(([opt, curve]) =>
+      ({ name: `opt ${opt}`, points: curve.map(([size, ms]) => [place(size), y(ms)]), chosen: Number(opt) === state.opt }));
+    svg.append(namedLines(lines, Math.max(...lines.map(({ points }) => points[points.length - 1][0]))), label(0, 10, "latency (ms)"), ...ticks(0, highest, 4).map((ms) => label(left - 6, y(ms) + 4, digits(ms), { "text-anchor": "end" })),
       shape("line", { x1: left, x2: right, y1: middle, y2: middle, stroke: FAINT }));
     const most = Math.max(...data.requests.map(([, count]) => count)), floor = middle + gap, bar = Math.max((right - left) / (data.largest + 1) - 0.5, 1);
     for (const [size, count] of data.requests) {
@@ -71,7 +68,7 @@ const WIDGET = {
       svg.append(shape("rect", { x: place(size) - bar / 2, y: bottom - tall, width: bar, height: tall, fill: COLORS[answered ? 2 : 1] }));
     }
     svg.append(label(0, floor - 16, "requests (green: answered, orange: rejected)"),
-      ...ticks(0, most, 3).map((count) => label(left - 6, bottom - (count / most) * (bottom - floor) + 4, whole(count), { "text-anchor": "end" })),
+      ...ticks(0, most, 3).filter(Number.isInteger).map((count) => label(left - 6, bottom - (count / most) * (bottom - floor) + 4, whole(count), { "text-anchor": "end" })),
       axis(left, right, bottom, ticks(0, data.largest), place, `${data.dimension} size`));
     stage.append(svg);
   },

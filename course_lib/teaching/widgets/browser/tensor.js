@@ -42,7 +42,7 @@ function drawHistogram(data, state, width, height) {
   const most = Math.log10(Math.max(...data.histogram) + 1), bar = (width - left - 8) / data.histogram.length;
   data.histogram.forEach((count, index) => {
     const tall = (Math.log10(count + 1) / most) * (bottom - top), middle = ((index + 0.5) / data.histogram.length) * data.largest;
-    group.append(shape("rect", { x: left + index * bar, y: bottom - tall, width: Math.max(bar - 0.5, 0.5), height: tall, fill: COLORS[middle <= threshold ? 0 : 1] }));
+    group.append(shape("rect", { x: left + index * bar, y: bottom - tall, width: bar, height: tall, "shape-rendering": "crispEdges", fill: COLORS[middle <= threshold ? 0 : 1] }));
   });
   const place = (value) => left + (value / data.largest) * (width - left - 8);
   group.append(shape("line", { x1: place(threshold), x2: place(threshold), y1: top, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 }),
@@ -55,23 +55,15 @@ function drawHistogram(data, state, width, height) {
 }
 
 function drawQuality(data, state, width, height) {
-  const left = 34, bottom = height - 40, top = 36, group = shape("g");
-  const names = Object.keys(data.curves), values = names.flatMap((name) => data.curves[name]).concat(Object.values(data.plain).filter((db) => db !== null));
+  const left = 34, right = width - 74, bottom = height - 40, top = 24;
+  const plain = Object.entries(data.plain).filter(([, db]) => db !== null), values = [...Object.values(data.curves).flat(), ...plain.map(([, db]) => db)];
   const low = Math.min(...values, 0), high = Math.max(...values) * 1.05;
-  const x = (share) => left + (Math.log10(share) / 2) * (width - left - 12), y = (db) => bottom - ((db - low) / (high - low)) * (bottom - top);
-  names.forEach((name, index) => {
-    const points = data.curves[name].map((db, place) => `${x(place + 1)},${y(db)}`).join(" "), chosen = name === state.format;
-    group.append(shape("polyline", { points, fill: "none", stroke: COLORS[[0, 2, 3][index]], "stroke-width": chosen ? 2.5 : 1.2 }),
-      shape("rect", { x: left + 80 * index, y: 18, width: 9, height: 9, fill: COLORS[[0, 2, 3][index]] }),
-      label(left + 80 * index + 13, 26, name, { "font-size": 10, "font-weight": chosen ? "bold" : "normal" }));
-  });
-  for (const [name, db] of Object.entries(data.plain)) {
-    if (db === null) continue;
-    group.append(shape("line", { x1: left, x2: width - 12, y1: y(db), y2: y(db), stroke: "currentColor", "stroke-dasharray": "4 3", opacity: 0.6 }),
-      label(left + 4, y(db) - 3, `plain ${name}`, { "font-size": 10 }));
-  }
-  group.append(shape("circle", { cx: x(Math.round(state.percent)), cy: y(at(data, state).decibels), r: 5, fill: "currentColor" }),
-    axis(left, width - 12, bottom, [1, 2, 5, 10, 20, 50, 100], x, "threshold (% of largest, log)"), label(0, 10, "SQNR (dB), higher is better"),
+  const x = (share) => left + (share / 100) * (right - left), y = (db) => bottom - ((db - low) / (high - low)) * (bottom - top);
+  const lines = [
+    ...Object.entries(data.curves).map(([name, curve]) => ({ name, points: curve.map((db, place) => [x(place + 1), y(db)]), chosen: name === state.format })),
+    ...plain.map(([name, db]) => ({ name: `plain ${name}`, points: [[left, y(db)], [right, y(db)]], dashed: true }))];
+  return shape("g", {}, namedLines(lines, right),
+    shape("circle", { cx: x(Math.round(state.percent)), cy: y(at(data, state).decibels), r: 5, fill: "currentColor" }),
+    axis(left, right, bottom, ticks(0, 100, 5), x, "threshold (% of largest)"), label(0, 10, "SQNR (dB), higher is better"),
     ...ticks(low, high, 5).map((db) => label(left - 4, y(db) + 4, digits(db), { "text-anchor": "end" })));
-  return group;
 }

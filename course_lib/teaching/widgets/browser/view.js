@@ -8,7 +8,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]; // Okabe and Ito, as `course_lib.style`
-const FAINT = "var(--course-faint)";
+const FAINT = "var(--course-faint)", NEUTRAL = "var(--course-neutral)"; // an area behind others, and what is not chosen
 const NARROWEST = 300, WIDEST = 900; // px of a stage
 
 /** An HTML element with attributes, listeners (`onclick: ...`) and children. */
@@ -83,14 +83,31 @@ function axis(left, right, y, values, place, title, text = (value) => digits(val
     label((left + right) / 2, y + 32, title, { "text-anchor": "middle" }));
 }
 
+/** Positions in their order, moved apart where labels would overlap. */
+function spread(places, distance = 12) {
+  let last = -Infinity;
+  const moved = [...places];
+  for (const at of places.map((_, at) => at).sort((a, b) => places[a] - places[b])) last = moved[at] = Math.max(places[at], last + distance);
+  return moved;
+}
+
+/** Lines with their names at their ends, the chosen one in color and above the others. `lines`: name, points in px, chosen, dashed. */
+function namedLines(lines, right) {
+  const heights = spread(lines.map(({ points }) => points[points.length - 1][1]));
+  const drawn = lines.map(({ name, points, chosen, dashed }, at) => shape("g", {},
+    shape("polyline", { points: points.join(" "), fill: "none", stroke: chosen ? COLORS[0] : NEUTRAL, "stroke-width": chosen ? 3 : 1.2, "stroke-dasharray": dashed ? "4 3" : undefined }),
+    label(right + 9, heights[at] + 4, name, { "font-weight": chosen ? "bold" : "normal" })));
+  return shape("g", {}, ...drawn.filter((_, at) => !lines[at].chosen), ...drawn.filter((_, at) => lines[at].chosen));
+}
+
 /** JupyterLab takes keys such as ArrowDown and B for its commands. It looks for this attribute on the focused element itself. */
 function keepKeys(...elements) {
   elements.forEach((one) => one.setAttribute("data-lm-suppress-shortcuts", "true"));
 }
 
 /** A labeled control. `spec`: name, label, kind ("number", "choice", "switch" or "text"), for a number low and high of its slider,
- *  least and most that can be typed, step (of the value, or of its decimal logarithm with `log`), and a function of the state, how many
- *  `decimals` are shown. */
+ *  least and most that can be typed, step (of the value, or of its decimal logarithm with `log`), and functions of the state: how many
+ *  `decimals` are shown, and whether the control is `hidden` because it has no effect. */
 function control(spec, read, write, decimals) {
   const name = spec.label;
   let elements, show;
@@ -130,7 +147,7 @@ function control(spec, read, write, decimals) {
   elements[0].id = `course-${Math.random().toString(36).slice(2)}`; // two views on a page must not share one
   const box = element("div", { class: `course-control course-${spec.kind}` },
     element("label", { for: elements[0].id }, name), ...elements);
-  return { box, show, enable: (on) => elements.forEach((one) => { one.disabled = !on; }) };
+  return { box, show };
 }
 
 /** Puts a view into `el`. `save` is called with the state a moment after it last changed. */
@@ -151,7 +168,7 @@ function mount(widget, el, data, state, save) {
   const refresh = () => {
     for (const one of controls) {
       one.show();
-      one.enable(!one.spec.idle?.(state));
+      one.box.hidden = Boolean(one.spec.hidden?.(state));
     }
     const said = widget.describe(data, state);
     title.textContent = `${said.title}.`;
