@@ -29,6 +29,9 @@ def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
     start(page, jupyter)
     page.screenshot(path=ARTIFACTS / "start_page.png")
     assert page.get_by_text("Modified", exact=True).count() == 0, "the list of files has room for names"
+    following, picture = page.get_by_role("link", name="Start with lecture 1"), page.get_by_role("img", name="TensorRT moves")
+    assert all((box := each.bounding_box()) and box["y"] + box["height"] < 1000 for each in (following, picture))
+    page.evaluate(SHOW, "lectures")
     page.get_by_role("link", name="3. Graph optimization and fusion").click()
     opened(page, "03_graph_optimization_and_fusion.ipynb")
 
@@ -56,7 +59,7 @@ def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
     assert (after["width"], after["height"]) == (box["width"], box["height"])  # no layout shift
 
 
-def test_an_unsolved_check_of_lab_01_gives_a_hint(page, jupyter):
+def test_lab_01_marks_the_cells_to_solve_and_an_unsolved_check_gives_a_hint(page, jupyter):
     page.goto(f"{jupyter}/lab/tree/labs/lab01_first_engine/lab01_first_engine.ipynb?token={TOKEN}")
     page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored", timeout=120_000)
     opened(page, "lab01_first_engine.ipynb")
@@ -64,10 +67,22 @@ def test_an_unsolved_check_of_lab_01_gives_a_hint(page, jupyter):
         page.evaluate(SHOW, cell)
         page.locator(f'[data-shown="{cell}"]').click()
         page.keyboard.press("Shift+Enter")
+        if cell == "setup":  # imports PyTorch
+            page.locator("[data-shown=setup].course-running").wait_for()
         page.wait_for_function(
             f"() => {{ const s = ({STATE})(); return s.status === 'idle' && s.cells.find(c => c.id === '{cell}').count; }}",
             timeout=120_000,
         )
+    for cell, answer in {
+        "export": '"Your answer"',
+        "check-profile": "none",
+        "answer": '"Your answer: double-click to write"',
+    }.items():
+        page.evaluate(SHOW, cell)
+        box = page.locator(f"[data-shown={cell}] :is(.jp-InputArea-editor, .jp-MarkdownOutput)").last
+        assert box.evaluate("box => getComputedStyle(box, '::before').content") == answer
+    page.evaluate(SHOW, "check-profile")
+    assert page.locator(".course-running").count() == 0
     output = page.locator('[data-shown="check-profile"] .jp-OutputArea')
     output.get_by_text("model.onnx is missing").wait_for()
     assert "Task 1" in output.inner_text()

@@ -81,12 +81,10 @@ def lab(
     """
     os.chdir(course_root())
     command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{_FIRST_PAGE}"]
-    configured = [
-        Path(course_lib.__file__).with_name("jupyter") / who for who in ("everybody", *([] if instructor else ["learners"]))
-    ]
-    command += ["--custom-css", f"--ServerApp.tornado_settings={{'static_custom_path': ['{configured[0] / 'custom'}']}}"]
-    own = filter(None, (*map(str, configured), os.environ.get("JUPYTER_CONFIG_PATH")))
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(own)
+    folder = Path(course_lib.__file__).with_name("jupyter")
+    configured = [str(folder / who) for who in ("everybody", *([] if instructor else ["learners"]))]
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+        os.environ[variable] = os.pathsep.join(filter(None, (*configured, os.environ.get(variable))))
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter does not run as root, which is the usual user of a rented GPU machine
     os.execv(sys.executable, command)
