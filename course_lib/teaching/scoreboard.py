@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 from course_lib._util.files import write_atomically
+from course_lib._util.progress_bar import notebook_stages
 from course_lib.errors import CourseError
 from course_lib.exercises import progress
 
@@ -76,12 +77,15 @@ def measured(model: onnx.ModelProto) -> Row:
     int8 = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
     half = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
     recipe, runner = Recipe(precision="int8" if int8 else "fp16" if half else "fp32"), default_runner()
-    plan = build(model, recipe.model_copy(update={"targets": ("sm89",)}), backend="tensorrt_rtx")
+    with notebook_stages() as begin:
+        begin("building the engine", 3)
+        plan = build(model, recipe.model_copy(update={"targets": ("sm89",)}), backend="tensorrt_rtx")
+        runs = lower_for_onnxruntime(model) if int8 and runner == "onnxruntime" else model
+        engine = load(build(runs, recipe, backend=runner))
+        begin("measuring accuracy, and speed against PyTorch", 9)
+        row = {"accuracy": accuracy(engine), "speed": speed(engine)}
     traffic = kernel_traffic(plan.layers)
-    runs = lower_for_onnxruntime(model) if int8 and runner == "onnxruntime" else model
-    engine = load(build(runs, recipe, backend=runner))
-    row = {"kernels": len(traffic.round_trips), "mb": traffic.total_bytes / 1e6, "plan_mb": len(plan.data) / 1e6}
-    return row | {"accuracy": accuracy(engine), "speed": speed(engine)}
+    return row | {"kernels": len(traffic.round_trips), "mb": traffic.total_bytes / 1e6, "plan_mb": len(plan.data) / 1e6}
 
 
 def speed(engine: Engine) -> list[float]:
