@@ -73,7 +73,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     parts = [[trip for trip in before.round_trips if owner.get(trip.name) == place] for place in range(len(after.round_trips))]
     drawn = sum(1 for place in range(len(parts)) if sum(map(len, parts[:place])) < operators)
     rows = sum(max(1, len(part)) for part in parts[:drawn])
-    figure, axes = style.subplots(1.3 + 0.22 * rows, width=style.NARROW)
+    figure, axes = style.subplots(1.3 + 0.22 * rows)
     y = 0
     for trip, part in zip(after.round_trips[:drawn], parts, strict=False):
         height = max(1, len(part))

@@ -150,7 +150,7 @@ def test_bands_are_strong_where_kernels_merged():
 def test_a_window_into_two_plans():
     figure = draw(before=BEFORE, after=AFTER, nodes=("/mean", "/head"))
     assert [len(column) for column in columns(figure)] == [2, 2, 2]
-    assert any("part of 5 kernels" in text for text in texts(figure))
+    assert any("part of\n5 kernels" in text for text in texts(figure))
 
 
 def test_boxes_of_two_long_plans_do_not_overlap():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Layer, LayerTable
 
 _SIDES, _NODE = ((0.0, 4.8), (9.2, 14.0)), (5.2, 8.8)  # left and right edges of the columns
-_INCHES_PER_ROW = 0.3
+_INCHES_PER_ROW = 0.26
 _HUES = {  # the narrowest type that a kernel reads decides
     "FP8": style.COLORS[3], "INT8": style.COLORS[2], "UINT8": style.COLORS[2],
     "FP16": style.COLORS[1], "BF16": style.COLORS[4], "FP32": style.COLORS[0],
@@ -111,9 +111,11 @@ def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], ker
     operators = compared.operators(kernel.onnx_nodes)
     types = f"{_dtype(kernel) or '?'} → {joined({t.dtype for t in kernel.outputs}) or '?'}"
     weight = "bold" if operators else "normal"
-    lines = textwrap.wrap(short(operators.replace("Normalization", "Norm"), 32), 17) or ["no ONNX node"]
-    axes.text(edges[0] + 0.1, y - 0.55, "\n".join(lines), fontsize=8, weight=weight, va="top", linespacing=1)
-    axes.text(edges[0] + 0.1, y + 0.55, types, fontsize=8, va="bottom", color="#333333")
+    lines = textwrap.wrap(short(operators.replace("Normalization", "Norm"), 30), 18) or ["no ONNX node"]
+    axes.text(edges[0] + 0.1, y - 0.28, lines[0], fontsize=8, weight=weight, va="center")
+    axes.text(
+        edges[0] + 0.1, y + 0.3, *(lines[1:2] or [types]), fontsize=8, va="center", weight=weight if lines[1:] else "normal"
+    )
 
 
 def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
