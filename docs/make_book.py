@@ -58,7 +58,9 @@ def prepare(source: Path) -> bool:
     for notebook in (*ROOT.glob("lectures/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")):
         # the book has the pages of docs/ at its root, and is what the line below a title links to
         text = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
-        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"\[Read it [^\n]* \[open (it in Colab[^\n]*\))\.", rb"[Open \1", text)
+        text = re.sub(rb"\[Read it [^\n]* \[open (it in Colab[^\n]*\))\.", rb"[Open \1", text)
+        # the key figure is an output of its cell
+        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"!\[[^]]+\]\(figures/\d\d\.svg\)", b"", text)
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()
@@ -129,7 +131,8 @@ def _cookbook() -> str:
 
 
 def _names_by_version() -> str:
-    from course_lib.migration import conformance
+    sys.path.insert(0, str(ROOT))  # Python begins with this script's folder
+    from docs import conformance
 
     rows, _ = conformance.check(conformance.course_folders())
     files = [tuple(dict.fromkeys(_place(file) for file in row.files if not file.startswith("solutions/"))) for row in rows]

@@ -18,10 +18,10 @@ from course_lib.exercises import lecture_numbers, of_lecture
 from course_lib.labs.lab06_qat import given as lab06
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import fits, scenes
-from course_lib.migration import conformance
 from course_lib.models import classifier, digits, export_onnx
 from course_lib.recipe import Profile, Recipe
 from course_lib.standin.onnx_model import OnnxModel
+from docs import conformance
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = conformance.EVERY[0]  # the table of TensorRT 8.6

@@ -33,12 +33,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict and where it was found; `cell` counts the cells of a notebook from 1, and `line` the lines in it."""
+    """A verdict and where it was found; `cell` counts the cells of a notebook from 1, `line` the lines in it, `source` is that line."""
 
     file: str
     line: int
     cell: int | None
     verdict: Verdict
+    source: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``course migrate --json``."""
@@ -47,6 +48,7 @@ class Finding:
             "file": self.file,
             "line": self.line,
             "cell": self.cell,
+            "source": self.source,
             **verdict,
             "lecture": f"lecture {self.verdict.lecture}",
         }

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.migration.analysis import naming, python2
 from course_lib.migration.analysis import verdicts as judge
@@ -118,10 +119,13 @@ def scan(paths: Sequence[str | Path], to: str = NEWEST, exclude: Sequence[str] =
         except Exception as error:  # one odd file must not end the scan of all others
             unread.append(f"{path}: cannot be analyzed ({type(error).__name__}: {error}); please report it")
             continue
-        quiet = _silenced(source) if found else {}
+        texts = _lines(source) if found else {}
+        quiet = _silenced(texts)
         kept = [(place, verdict) for place, verdict in found if not _is_silenced(verdict, quiet.get(place))]
         silenced += len(found) - len(kept)
-        findings += [Finding(str(path), place.line, place.cell, verdict) for place, verdict in kept]
+        findings += [
+            Finding(str(path), place.line, place.cell, verdict, plain(texts.get(place, ""), 200)) for place, verdict in kept
+        ]
         if problem:
             notes.append(f"{path}: not Python 3 ({problem}): the lines that cannot be parsed were searched for names only")
     notes += not_read([Path(path) for path in paths], exclude)
@@ -136,20 +140,23 @@ def may_hold_findings(data: bytes) -> bool:
     return any(word in text for word in (*_WORDS, *_TOOL_WORDS)) or _SHORT.search(text) is not None
 
 
-def _silenced(source: Source) -> dict[Place, frozenset[str]]:
+def _lines(source: Source) -> dict[Place, str]:
+    """The text at each place: lines of programs, and command lines, which are in no program."""
+    programs = (
+        (program.place(number), line) for program in source.programs for number, line in enumerate(program.text.split("\n"), 1)
+    )
+    return dict((*programs, *source.pins, *source.commands))
+
+
+def _silenced(lines: Mapping[Place, str]) -> dict[Place, frozenset[str]]:
     """Places with a comment ``# migrate: ignore[name, ...]``, or with one alone on the line above, and its names (none: all)."""
     found: dict[Place, frozenset[str]] = {}
-    programs = ((program.place(number), line) for program in source.programs for number, line in _numbered(program.text))
-    for place, line in (*programs, *source.commands, *source.pins):
+    for place, line in lines.items():
         if comment := _IGNORE.search(line):
             names = frozenset(name.strip() for name in (comment[1] or "").split(",")) - {""}
             below = Place(place.line + 1, place.cell)
             found[below if not line[: comment.start()].strip() else place] = names
     return found
-
-
-def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    return enumerate(text.split("\n"), 1)
 
 
 def _is_silenced(verdict: Verdict, names: frozenset[str] | None) -> bool:

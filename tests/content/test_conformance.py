@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.migration import conformance
-from course_lib.migration.conformance import EVERY, Row, check, course_folders, page
+from docs import conformance
+from docs.conformance import EVERY, Row, check, course_folders, page
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_the_check_sees_the_course(course: tuple[list[Row], list[str]]) -> None:
     assert rows["ICudaEngine.device_memory_size"].reached == ("8.6.1",)
     assert rows["ILayer.precision (assignment)"].reached == ("8.6.1",)
     assert rows["IBuilderConfig.num_compute_capabilities"].reached == ("rtx-1.7.1",)
-    assert rows["torch_tensorrt.compile(arg_inputs=)"].versions == ("2.11", "2.12", "2.13", "2.14")
+    assert rows["torch_tensorrt.dynamo.compile(arg_inputs=)"].versions == ("2.11", "2.12", "2.13", "2.14")
 
 
 def test_the_page_has_a_row_a_name(course: tuple[list[Row], list[str]]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from course_lib._util.plain_text import plain
 from course_lib.errors import CourseError
 from course_lib.migration.analysis.commands import join_lines
 
@@ -88,8 +90,8 @@ def find(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            inside = ((one, one.relative_to(path)) for one in path.rglob("*"))
-            wanted = (one for one, name in inside if _is_wanted(name) and not _is_excluded(name, exclude) and one.is_file())
+            inside = ((one, one.relative_to(path)) for one in _files(path, []))
+            wanted = (one for one, name in inside if _is_wanted(name) and not _is_excluded(name, exclude))
             found.update(dict.fromkeys(sorted(wanted)))
         elif path.is_file():
             found[path] = None
@@ -99,10 +101,13 @@ def find(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
 
 
 def not_read(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[str]:
-    """One line for each folder and language: how many files with code are in it that `read` does not understand."""
-    lines = []
+    """One line for each folder and language: how many files with code are in it that `read` does not understand.
+
+    And one for each folder that cannot be listed.
+    """
+    lines: list[str] = []
     for folder in (path for path in paths if path.is_dir()):
-        names = (one.relative_to(folder) for one in folder.rglob("*"))
+        names = (one.relative_to(folder) for one in _files(folder, lines))
         suffixes = [name.suffix.lower() for name in names if not _is_hidden(name) and not _is_excluded(name, exclude)]
         languages = Counter(UNREAD[suffix] for suffix in suffixes if suffix in UNREAD)
         lines += [
@@ -110,6 +115,25 @@ def not_read(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[str]:
             for language, count in languages.items()
         ]
     return lines
+
+
+def _files(folder: Path, failed: list[str]) -> Iterator[Path]:
+    """The files below a folder, without recursion, because folders may be nested deeper than Python's stack.
+
+    Hidden folders and links to folders are left out. `failed` gets a line for each folder that cannot be listed.
+    """
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            for entry in os.scandir(here):
+                one = here / entry.name
+                if entry.is_file(follow_symlinks=False) or (entry.is_symlink() and one.is_file()):
+                    yield one
+                elif entry.is_dir(follow_symlinks=False) and not _is_hidden(Path(entry.name)):
+                    waiting.append(one)
+        except OSError as error:
+            failed.append(f"{plain(here, 200)}: the folder was not read: {error.strerror}")
 
 
 def _is_excluded(path: Path, patterns: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ from course_lib.labs.lab06_qat import given as lab06
 from course_lib.labs.lab06_qat import reference as lab06_reference
 from course_lib.labs.lab09_runtime.given import BROKEN, MIXED, PLAIN
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
-from course_lib.migration import conformance
+from docs import conformance
 from tests.labs.submissions import changed, table
 
 STANDIN = """

@@ -4,7 +4,7 @@ The course's modules take the TensorRT module as a parameter named `trt` and run
 or ``tensorrt`` is meant for that module. A name that only some versions have must be under a condition that distinguishes them,
 ``hasattr(...)`` or ``"NAME" in trt.Enum.__members__``, or on a line with a comment such as ``# TensorRT 8.6 only``.
 
-``python -m course_lib.migration.conformance`` prints the names and their versions as a page of the book.
+``python docs/conformance.py`` prints the names and their versions as a page of the book.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
 
 EVERY = (*known.RELEASES_IN_ORDER, known.RTX)
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("course_lib", "lectures", "labs", "solutions")
 _VERSIONS = r"(for RTX|\d[\d.]*(?:(?:, | and )\d[\d.]*)*)"
 _SAID = re.compile(rf"(not in )?TensorRT {_VERSIONS}(?(1)\b| only\b)")
 _IMPORTED = re.compile(r"^\s*(?:import|from)\s+(tensorrt(?:_rtx)?)\b(?!\w)", re.M)
-_TORCH_FUNCTIONS = {"torch_tensorrt.compile": "compile", "torch_tensorrt.save": "save", "torch_tensorrt.Input": "Input"}
+_TORCH_FUNCTIONS = {
+    **dict.fromkeys(("torch_tensorrt.compile", "torch_tensorrt.dynamo.compile"), "compile"),
+    "torch_tensorrt.save": "save",
+    "torch_tensorrt.Input": "Input",
+}
 
 
 @dataclass(frozen=True)
