@@ -24,7 +24,6 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 
 
 WIDTH = 4.1  # inches; on a phone, text of 9 points is still 11 pixels high
-NARROW = WIDTH
 _PAD = 0.06  # inches of paper around what is drawn; a title begins there, too
 
 
@@ -175,20 +174,19 @@ def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) 
         values: by name, which may have several lines of text.
         colors: one for each value, in the order of the values.
     """
-    size = 9 if figure_width(axes) <= NARROW else 8
     places = {
         name: axes.transAxes.inverted().transform(axes.transData.transform((value, 1)))[0] for name, value in values.items()
     }
     inch = axes.figure.dpi / axes.bbox.width  # as a share of the axes
-    room = {name: 1 - 0.6 * size / 72 * max(map(len, name.split("\n"))) * inch for name in values}
+    room = {name: 1 - 5.4 / 72 * max(map(len, name.split("\n"))) * inch for name in values}
     end = axes.transAxes.transform((max([1.0, *(place / room[name] for name, place in places.items())]), 0))
     axes.set_xlim(right=axes.transData.inverted().transform(end)[0])
-    row = 1.3 * size / 72 * axes.figure.dpi / axes.bbox.height
+    row = 1.3 * 9 / 72 * axes.figure.dpi / axes.bbox.height
     top = 0.99
     for (name, value), hue in sorted(zip(values.items(), colors, strict=True), key=lambda mark: mark[0][1]):
         axes.axvline(value, ymax=top, color=hue, lw=1.8)
         axes.annotate(name, (value, top), (4, 0), xycoords=axes.get_xaxis_transform(), textcoords="offset points",
-                      va="top", fontsize=size, color=_against(hue, white=True))  # fmt: skip
+                      va="top", fontsize=9, color=_against(hue, white=True))  # fmt: skip
         top -= row * (name.count("\n") + 1)
 
 

@@ -46,7 +46,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
     """
     if not 0 < low < high < np.inf:
         raise ValueError(f"an interval needs 0 < low < high, got {low} and {high}")
-    figure, axes = style.subplots(1.0 + 0.42 * len(formats), width=style.NARROW)
+    figure, axes = style.subplots(1.0 + 0.42 * len(formats))
     counts, pixel = {shown.name: shown.count(low, high) for shown in formats}, (high - low) / 250
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     for row, shown in enumerate(formats):

@@ -25,7 +25,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
-    figure, axes = style.subplots(3.2, width=style.NARROW)
+    figure, axes = style.subplots(3.2)
     for index, name in enumerate(_unique(found, "engine")):
         points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)
         axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=name)

@@ -19,7 +19,6 @@ _HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
 _GRAY = "#777777"
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
 _Ends = Sequence[tuple[float, float]]
-_SHORT = 27  # letters of names that leave room for bars in a narrow figure
 
 
 def workflow() -> Figure:
@@ -156,9 +155,8 @@ def bars(
         highlight: name of the bar that the title is about, which gets another color.
         intervals: low and high end for each bar.
     """
-    narrow = max(map(len, values), default=0) <= _SHORT
-    figure = style.figure(0.75 + 0.3 * len(values), width=style.NARROW if narrow else style.WIDTH)
-    _bars(figure.add_subplot(), values, label, form, highlight, intervals)
+    figure, axes = style.subplots(0.75 + 0.3 * len(values))
+    _bars(axes, values, label, form, highlight, intervals)
     figure.suptitle(title)
     return figure
 

@@ -22,7 +22,7 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
         served: results by the name of the queue.
         title: the takeaway.
     """
-    figure, panels = style.subplots(1.2 + 0.45 * len(served), 1, 2, sharey=True, width=style.NARROW)
+    figure, panels = style.subplots(1.2 + 0.45 * len(served), 1, 2, sharey=True)
     columns = {
         "frames lost": ("%.0f %%", [100 * one.lost_share for one in served.values()]),
         "slowest frame": ("%.0f ms", [one.worst_ms for one in served.values()]),

@@ -62,7 +62,7 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
     from matplotlib.patches import Patch
 
     source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
-    figure, axes = style.subplots(1.2 + 0.55 * len(partitions), width=style.NARROW)
+    figure, axes = style.subplots(1.2 + 0.55 * len(partitions))
     longest = max(len(block.operators) for one in partitions.values() for block in one.blocks)
     for row, one in enumerate(partitions.values()):
         left = 0.0

@@ -53,7 +53,7 @@ def draw_speedups(record: Record, *, networks: Collection[str], batches: Collect
         if row["network"] in networks and row["batch"] in batches:
             name = f"{row['network']},\nbatch {row['batch']}"
             found.setdefault(name, {})[row["precision"].upper()] = row["speedup"]
-    figure, axes = style.subplots(1.2 + 0.5 * len(found), width=style.NARROW)
+    figure, axes = style.subplots(1.2 + 0.5 * len(found))
     for index, kind in enumerate(("FP32", "FP16")):
         places = [place + 0.38 * index - 0.19 for place in range(len(found))]
         speeds = [pair[kind] for pair in found.values()]

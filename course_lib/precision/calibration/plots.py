@@ -27,7 +27,7 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
         histogram: histogram of the tensor.
         thresholds: amax in the tensor's unit by label; may be empty.
     """
-    drawn, axes = style.subplots(3.4, width=style.NARROW)
+    drawn, axes = style.subplots(3.4)
     together = max(1, len(histogram.counts) // _DRAWN)
     counts = histogram.counts.reshape(-1, together).sum(1)
     counts = counts[: -(-histogram.used // together)]

@@ -72,7 +72,7 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
     node_y = {name: (row + 0.5) * span / max(len(nodes), 1) for name, row in depth.items()}
     kernel_y = stacked(kernels, node_y, span)
 
-    figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span, width=style.NARROW)
+    figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span)
     hues: dict[str, str] = {}  # of nodes
     for kernel, middle in zip(kernels, kernel_y, strict=True):
         hue = _HUES["fused" if len(kernel.onnx_nodes) > 1 else "one node"]

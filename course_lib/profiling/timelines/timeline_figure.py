@@ -30,7 +30,7 @@ _CLASSES: Mapping[str, str] = {"range": "range", "op": "operator", "api": "call"
                                 "graph": "CUDA graph"}  # fmt: skip
 _IDLE = "#DDDDDD"
 _ROW = 0.34  # inches
-_PIXELS = 450  # of the time axis; a bar is drawn at least one pixel wide
+_PIXELS = 330  # of the time axis; a bar is drawn at least one pixel wide
 _CHARACTER = 7.4  # pixels of one letter inside a bar
 _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
 _SOLID = 0.85  # share of a bar from which pauses do not show
@@ -75,7 +75,6 @@ def draw_timeline(
     end_us: float | None = None,
     device: str = "GPU",
     title: str = "",
-    width: float = style.WIDTH,
 ) -> Figure:
     """Draw one row for each thread and stream, with the idle time of the device shaded.
 
@@ -84,7 +83,6 @@ def draw_timeline(
         start_us, end_us: zoom; by default the whole observed time with a small margin on both sides.
         device: name of the device if it is not a GPU.
         title: the takeaway; by default the headline of what is shown.
-        width: of the figure in inches.
 
     Raises:
         ValueError: the timeline has no events, or the zoom ends before it starts.
@@ -99,11 +97,11 @@ def draw_timeline(
     margin = 0.0 if zoomed and end > start else max(0.02 * (end - start), 0.5)
     shown = timeline.window(start - margin, end + margin)
     lines, left_out = event_rows(shown)
-    pixel = shown.span_us / _PIXELS * style.WIDTH / width
+    pixel = shown.span_us / _PIXELS
     rows = [_Row(line.name, _bars(line.events, pixel), line.device) for line in lines]
 
     unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
-    figure, axes = style.subplots(1.1 + _ROW * max(len(rows), 1), width=width)
+    figure, axes = style.subplots(1.1 + _ROW * max(len(rows), 1))
     for place, row in enumerate(rows):
         for kind, bars in row.bars.items():
             _draw(axes, place, kind, bars, shown, size, pixel)

@@ -61,7 +61,7 @@ class Tiling:
 
 def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
     """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
-    figure, axes = style.subplots(3.0, width=style.NARROW)
+    figure, axes = style.subplots(3.0)
     for index, step in enumerate(steps):
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
         axes.plot(sizes, share, color=style.color(index), label=f"tile of {step}", lw=1.5)

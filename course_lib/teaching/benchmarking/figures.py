@@ -25,7 +25,7 @@ def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) 
         interval: the interval computed from them.
     """
     first, last = np.percentile(ratios, (2.5, 97.5))
-    figure, (above, below) = style.subplots(4.4, 2, 1, sharex=True, height_ratios=(3, 2), width=style.NARROW)
+    figure, (above, below) = style.subplots(4.4, 2, 1, sharex=True, height_ratios=(3, 2))
     above.plot(ratios, range(len(ratios)), ".", ms=5, color=style.color(0))
     above.set_ylabel("round")
     below.hist(medians, 20, color=style.color(0))

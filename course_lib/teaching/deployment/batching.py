@@ -76,9 +76,7 @@ def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
         ways: the same requests with several rules, one panel each.
         title: the takeaway.
     """
-    figure, panels = style.subplots(
-        0.8 + 1.4 * len(ways), len(ways), sharex=True, sharey=True, squeeze=False, width=style.NARROW
-    )
+    figure, panels = style.subplots(0.8 + 1.4 * len(ways), len(ways), sharex=True, sharey=True, squeeze=False)
     for axes, (name, one) in zip(panels[:, 0], ways.items(), strict=True):
         rows = np.arange(len(one.size))
         runs = np.cumsum(np.diff(one.started_ms, prepend=-1.0) > 0)

@@ -48,7 +48,7 @@ class Places:
 
     def plot(self, limit: float, title: str) -> Figure:
         """The error at each place on a log scale, those beyond the limit in another color."""
-        figure, axes = style.subplots(1.0 + 0.24 * len(self.rows), width=style.NARROW)
+        figure, axes = style.subplots(1.0 + 0.24 * len(self.rows))
         floor = 1e-8
         for index, row in enumerate(self.rows):
             axes.plot(max(row.error, floor), index, "o", color=style.color(1 if row.error > limit else 0))

@@ -25,7 +25,7 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
         ridge: operations that the device computes in the time in which it reads a byte.
         title: the takeaway.
     """
-    figure, axes = style.subplots(3.6, width=style.NARROW)
+    figure, axes = style.subplots(3.6)
     for index, (name, line) in enumerate(lines.items()):
         axes.plot(list(line), list(line.values()), "o-", ms=4, color=style.color(index), label=name)
     axes.axhline(ridge, color="#777777", ls="--", lw=1, label=f"ridge: {ridge:.0f}")

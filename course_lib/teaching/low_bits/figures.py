@@ -104,7 +104,7 @@ def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight
         highlight: name of the way that the title is about.
     """
     ordered = sorted(points.items(), key=lambda point: point[1][0])
-    figure, axes = style.subplots(1.0 + 0.36 * len(points), width=style.NARROW)
+    figure, axes = style.subplots(1.0 + 0.36 * len(points))
     for row, (name, (_, paid)) in enumerate(ordered):
         axes.errorbar(paid.mean, row, xerr=paid.half_width, fmt="o", ms=5, capsize=3, color=style.color(name == highlight))
     axes.axvline(0, color="#777777", lw=0.8, zorder=0)

@@ -60,7 +60,7 @@ def request_figure(requests: Sequence[Request], title: str) -> Figure:
     """
     import numpy as np
 
-    figure, axes = style.subplots(0.9 + 0.48 * len(requests), width=style.NARROW)
+    figure, axes = style.subplots(0.9 + 0.48 * len(requests))
     most = max(len(one.sectors) for one in requests)
     for row, one in enumerate(requests):
         place = {sector: index * SECTOR for index, sector in enumerate(one.sectors)}
