@@ -132,7 +132,7 @@ def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
 
 
 def _captions(axes: Axes, compared: TableDiff, nodes: str, windowed: bool) -> None:
-    part = "part of " if windowed else ""
+    part = "part of" if windowed else ""
     texts = {
         _SIDES[0][0]: f"before: {part}\n{len(compared.before.kernels)} kernels",
         _NODE[0]: nodes,
