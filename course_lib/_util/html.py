@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +39,20 @@ def check_card(
     message: str,
     *,
     aside: str = "",
+    columns: Sequence[str] = (),
     requirements: Sequence[Sequence[str]] = (),
     hint: str = "",
 ) -> str:
-    """The result of a check as a cell's output, the same for exercises and labs, with rows of `course_lib.labs.requirements`."""
-    known: dict[str, Any] = {"title": title, "mark": mark, "color": color, "message": message}
-    return render("_util", "check.html", **known, aside=aside, requirements=requirements, hint=hint)
+    """The result of a check as a cell's output, the same for exercises and labs, with a table of `course_lib.labs.requirements`."""
+    columns, requirements = with_entries(columns, requirements)
+    known: dict[str, Any] = {"title": title, "mark": mark, "color": color, "message": message, "aside": aside, "hint": hint}
+    return render("_util", "check.html", **known, columns=columns, requirements=requirements)
+
+
+def with_entries(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
+    """A table without its empty columns."""
+    shown = [any(map(str, column)) for column in zip(*rows, strict=True)]
+    return list(compress(columns, shown)), [list(compress(row, shown)) for row in rows]
 
 
 def _code(text: object) -> Markup:

@@ -62,10 +62,8 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
 
 
 def _told(grade: Grade) -> str:
-    points = grade.review.points
-    told = f"{points.earned:g} of {points.maximum:g} points" + (f", {points.open:g} open" if points.open else "")
     remarks = "; ".join(filter(None, (grade.error, *grade.notes)))
-    return f"{told} ({remarks})" if remarks else told
+    return f"{grade.review.points}" + f" ({remarks})" * bool(remarks)
 
 
 def _spell(seconds: float) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from course_lib.benchmark import compare
 from course_lib.benchmark.comparison import Feeds
 from course_lib.cli.building import build
+from course_lib.cli.shape_option import check_names
 from course_lib.engines import Plan, TensorInfo, Worker, default_runner, split_target
 from course_lib.engines.plan import spell
 from course_lib.errors import OUTSIDE_PROFILES, CourseError, EngineError
@@ -98,8 +99,7 @@ def input_shapes(
     Raises:
         CourseError: a dimension has no size, numpy does not have a type, or a given name is not one of the engine's.
     """
-    if unknown := sorted(given.keys() - {info.name for info in inputs}):
-        raise CourseError(f"--shape names {unknown[0]!r}, but the inputs are {', '.join(info.name for info in inputs)}")
+    check_names(given, [info.name for info in inputs])
     shapes: dict[str, Shape] = {}
     for info in inputs:
         if not hasattr(np, info.dtype):  # not np.dtype, which onnx's packages extend with their own types

@@ -1,15 +1,19 @@
-"""The folder that `course check` examines, and what to say about a folder without any file of the lab."""
+"""The folder that `course check` examines, the result of a folder without any file of the lab, and the points."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from course_lib import labs
 from course_lib._util.files import course_folder
-from course_lib.errors import CourseError
-from course_lib.labs import Lab
+from course_lib.errors import MISSING_FILE, CourseError
+
+if TYPE_CHECKING:
+    from course_lib.grading.judge.review import Points
+    from course_lib.labs import Examination, Lab
 
 
 def submission_folder(lab: Lab, folder: Path | None, root: Path) -> Path:
@@ -33,26 +37,23 @@ def submission_folder(lab: Lab, folder: Path | None, root: Path) -> Path:
     return here if files_of(lab, here) or not own.is_dir() else own
 
 
-def check_has_files(lab: Lab, where: Path, *, given: bool) -> None:
-    """Whether a folder has at least one file of the lab. The error names the lab whose files are there instead.
+def nothing_submitted(lab: Lab, where: Path, task: str | None, *, given: bool) -> Examination | None:
+    """The result of a folder that has no file of the lab, with the next step; None for any other folder.
 
     Args:
         where: the folder from `submission_folder`.
+        task: the only task that is checked; None: all of them.
         given: the user named this folder.
-
-    Raises:
-        CourseError: it does not have any.
     """
     if files_of(lab, where):
-        return
+        return None
     here = Path.cwd()
     searched = {where} if given else {here, where}
     names = " and ".join(f"{one}{' (this folder)' * (one == here)}" for one in sorted(searched))
     found = "; ".join(filter(None, map(_other_lab, sorted(searched))))
-    raise CourseError(
-        f"no file of {lab.name} in {names}: expected {', '.join(lab.artifacts)}"
-        + (f", found {found}" if found else ". Run the lab's notebook, which writes them")
-    )
+    message = f"No file of {lab.name} is in {names}; expected {', '.join(lab.artifacts)}{f', found {found}' * bool(found)}."
+    step = f"open labs/{lab.name}/{lab.name}.ipynb in `course lab`, solve its tasks and run all cells. They write the files."
+    return labs.Examination(lab.zero_outcomes(CourseError(message, code=MISSING_FILE), step, task and [task]))
 
 
 def files_of(lab: Lab, folder: Path) -> list[str]:
@@ -60,15 +61,27 @@ def files_of(lab: Lab, folder: Path) -> list[str]:
     return [name for name in lab.artifacts if os.path.lexists(folder / name)]
 
 
-def written_points(lab: Lab) -> float:
+def points_of(lab: Lab, examined: Examination) -> Points:
+    """The points of a check. Those of the written answer are open, because an instructor reads it."""
+    from course_lib.grading.judge.review import Points
+
+    written = written_points(lab, course_folder()) if len(examined.outcomes) == len(lab.tasks) else 0.0
+    return Points(examined.points, examined.open_points + written, examined.max_points + written)
+
+
+def written_points(lab: Lab, root: Path | None) -> float:
     """Points of the written questions in the lab's notebook, 0 if it is not found."""
-    root = course_folder()
+    known = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells_of(lab, root)]
+    return sum(marks.get("points", 0.0) for marks in known if marks.get("grade") and marks.get("solution"))
+
+
+def cells_of(lab: Lab, root: Path | None) -> list[dict[str, Any]]:
+    """The cells of a lab's notebook in the course's folder `root`, none if it is not found or a learner has damaged it."""
     try:
         cells = json.loads((root / "labs" / lab.name / f"{lab.name}.ipynb").read_bytes())["cells"] if root else []
-        known = [cell["metadata"].get("nbgrader", {}) for cell in cells]
-        return sum(marks["points"] for marks in known if marks.get("grade") and marks.get("solution"))
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return 0.0  # a learner may have damaged a notebook
+        return [cell for cell in cells if isinstance(cell, dict)]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return []
 
 
 def _other_lab(folder: Path) -> str:

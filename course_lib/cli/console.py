@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from course_lib._util.html import with_entries
 from course_lib.cli.installation import INSTALL
+from course_lib.errors import MISSING_FILE
 
 if TYPE_CHECKING:
     from course_lib.engines import LayerTable
@@ -27,6 +30,8 @@ _WIDE = 190  # columns from which every part of a layer table has room
 _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the longest one
 _NARROW = 10  # columns of a cell that is wrapped, at least
 _INDENT = 6 * " "  # before the rest of a line that is wrapped
+_NUMBER = re.compile(r"[-\d.,]*")
+_BEFORE_COMMAND = re.compile("(?:: |, or )(?=pip install |python -m )")
 _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
 
@@ -60,15 +65,24 @@ def complain(text: str) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wrapped: Collection[str] | None = None) -> None:
-    """Print one table. Cells are plain values, or rich's `Text` for colored ones. `wrapped` are columns that may be; default: all."""
+    """Print one table without its empty columns. Cells are plain values, or rich's `Text` for colored ones.
+
+    Args:
+        wrapped: columns whose cells may be wrapped; default: all.
+    """
     out = _console()
+    columns, rows = with_entries(columns, rows)
     if title:
         in_full(out, f"[bold]{escape(title)}[/]")
     drawn = Table(header_style="bold cyan", box=box.SIMPLE_HEAD)
-    for column in columns:
+    for index, column in enumerate(columns):
         wraps = wrapped is None or column in wrapped
         drawn.add_column(
-            column, overflow="fold" if wraps else "ellipsis", no_wrap=not wraps, min_width=_NARROW if wraps else None
+            column,
+            overflow="fold" if wraps else "ellipsis",
+            no_wrap=not wraps,
+            min_width=_NARROW if wraps else None,
+            justify="right" if all(_NUMBER.fullmatch(str(row[index])) for row in rows) else "left",
         )
     for row in rows:
         drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
@@ -76,7 +90,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wra
 
 
 def doctor(found: Mapping[str, Any]) -> None:
-    """The machine and its backends."""
+    """The machine and its backends. Commands have lines of their own, which are not wrapped, so that they can be copied."""
     print(found["ready"])
     print(f"course {found['course']}, Python {found['python']}, GPU: {found['gpu'] or 'none'}")
     print(f"engines are built with {found['builds_with'] or 'nothing'} and run with {found['runs_with'] or 'nothing'}")
@@ -85,10 +99,16 @@ def doctor(found: Mapping[str, Any]) -> None:
     print(f"sandbox for grading: {found['sandbox']}")
     rows = []
     for backend in found["backends"]:
-        missing = backend["no_run"]  # one that runs and does not build is not made for it
-        builds = Text("-", "dim") if backend["no_build"] and not missing else _can(backend["no_build"])
-        rows.append((backend["name"], backend["version"] or "-", builds, _can(missing), missing))
-    table("Backends", ("backend", "version", "builds", "runs", "missing"), rows, ("missing",))
+        # one that runs and does not build is not made for it
+        builds = Text("-", "dim") if backend["no_build"] and not backend["no_run"] else _can(backend["no_build"])
+        rows.append((backend["name"], backend["version"] or "-", builds, _can(backend["no_run"])))
+    table("", ("backend", "version", "builds", "runs"), rows, ())
+    for backend in found["backends"]:
+        reason, *commands = _BEFORE_COMMAND.split(backend["no_run"])
+        if reason:
+            in_full(_console(), escape(f"{backend['name']}: {reason}"))
+        for command in commands:
+            print(f"    {command.replace(' on a machine', '  # on a machine')}")
 
 
 def _can(reason: str) -> Text:
@@ -114,8 +134,7 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
-    varied = [column for column in columns if column != "types" or len({row[column] for row in rows}) > 1]
-    shown = [column for column in varied if any(row[column] for row in rows)]
+    shown = [column for column in columns if column != "types" or len({row[column] for row in rows}) > 1]
     table(title, shown, [[row[c] for c in shown] for row in rows], ("kernel", "onnx", "operators", "types", "shape"))
     in_full(_console(), escape(layer_table.caption()))
     if most:
@@ -170,22 +189,22 @@ def outcomes(lab: Lab, examined: Examination, *, verbose: bool = False) -> None:
     Args:
         verbose: print the requirements of every task, also those that are met.
     """
-    from course_lib.cli.checked_folder import written_points
+    from course_lib.cli.checked_folder import points_of
     from course_lib.labs.framework.criteria import grouped
 
-    out = _console()
-    still = f", {examined.open_points:g} open until it is graded" if examined.open_points else ""
+    out, points = _console(), points_of(lab, examined)
     alone = len(examined.outcomes) < len(lab.tasks)
     title = lab.title + (f", only the task {examined.outcomes[0].task.id}" if alone else "")
-    written = 0.0 if alone else written_points(lab)
-    more = f", and {written:g} for the written answer, read by the instructor" if written else ""
-    in_full(out, f"[bold]{escape(title)}[/]: {examined.points:g} of {examined.max_points:g} points{still}{more}")
+    in_full(out, f"[bold]{escape(title)}[/]: {points}")
     groups = grouped(examined.outcomes)
-    rows = [_row(one, group[0]) for group in groups for one in group]
+    one_reason = len(groups) == 1 and not alone
+    rows = [_row(one, one if one_reason else group[0]) for group in groups for one in group]
+    if written := points.maximum - examined.max_points:
+        rows.append((f"- / {written:g}", Text("open", "yellow"), "Written question: an instructor will read it"))
     table("", ("points", "result", "task"), rows, ("task",))
     for first, *_ in groups:
         if verbose or not first.passed:
-            _details(out, first, verbose=verbose)
+            _details(out, first, "" if one_reason else first.task.title, verbose=verbose)
     if alone:
         in_full(
             out,
@@ -201,15 +220,15 @@ def _row(outcome: Outcome, first: Outcome) -> tuple[str | Text, ...]:
     return f"{outcome.points:g} / {outcome.task.points:g}", mark, f"{outcome.task.title}{shared}{waits}"
 
 
-def _details(out: Console, outcome: Outcome, *, verbose: bool) -> None:
+def _details(out: Console, outcome: Outcome, title: str, *, verbose: bool) -> None:
+    """Print what a task misses, under its title; without one, the reason is that of all tasks."""
     from course_lib.labs import requirements
 
-    in_full(out, f"[bold]{escape(outcome.task.title)}[/]" + f": {escape(outcome.remark)}" * bool(outcome.remark))
+    in_full(out, ": ".join(filter(None, (f"[bold]{escape(title)}[/]" * bool(title), escape(outcome.remark)))))
     if rows := requirements.rows(one for one in outcome.criteria if verbose or one.met is not True):
-        shown = [index for index in range(len(requirements.COLUMNS)) if any(row[index] for row in rows)]
-        table("", [requirements.COLUMNS[index] for index in shown], [[row[index] for index in shown] for row in rows])
+        table("", requirements.COLUMNS, rows)
     if outcome.hint:
-        in_full(out, f"[italic]Hint: {escape(outcome.hint)}[/]")
+        in_full(out, f"[italic]{'Next' if outcome.code == MISSING_FILE else 'Hint'}: {escape(outcome.hint)}[/]")
         out.print()
 
 
@@ -296,13 +315,14 @@ def class_report(made: ClassFiles) -> None:
 
 
 def migrate(findings: Iterable[Finding]) -> None:
-    """Each finding in three lines: its place and what happened to the old name, the old name, and what to write instead."""
+    """Each finding in three lines: its place and what happened to the old name, the line itself, and what to write instead."""
     from course_lib.migration import report
 
     out = _console()
     for one in findings:
-        place, old, new = map(escape, report.block(one))
-        for line in (f"[bold]{place}[/]", f"  [red]- {old}[/]", f"  [green]+ {new}[/]"):
+        place, source, advice = map(escape, report.block(one))
+        marked = re.sub("`[^`]*`", r"[green]\g<0>[/]", advice)
+        for line in (f"[bold]{place}[/]", f"    [red]{source}[/]" * bool(source), f"  instead: {marked}"):
             in_full(out, line)
 
 
@@ -318,15 +338,7 @@ def demo(shown: Mapping[str, Any]) -> None:
             f"{shown['ops']} ONNX nodes, {shown['kernels']} kernels ({shown['backend']['build']})",
         ),
     ]
-    rows += [
-        (
-            f"submission: {one['student']}",
-            "",
-            "",
-            f"{one['score']:g} of {one['max_score']:g} points, {one['review']['points']['open']:g} open",
-        )
-        for one in shown["submissions"]
-    ]
+    rows += [(f"submission: {one['student']}", "", "", one["points"]) for one in shown["submissions"]]
     table("TensorRT course, demo", ("", "accuracy", "speedup", "result"), rows)
     print(f"layers   {shown['layers']}")
     for one in shown["submissions"]:

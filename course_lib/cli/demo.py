@@ -14,6 +14,7 @@ import numpy as np
 
 from course_lib import labs
 from course_lib.benchmark import compare
+from course_lib.cli.checked_folder import points_of
 from course_lib.cli.drawn_layers import layers_page
 from course_lib.engines import ModelSource, Plan, build, default_builder, default_runner
 from course_lib.errors import CourseError
@@ -88,7 +89,7 @@ def _measured(plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
     return right, {"median": speed.median, "low": speed.low, "high": speed.high}
 
 
-def _graded(root: Path) -> list[dict[str, Any]]:
+def _graded(root: Path) -> list[dict[str, str]]:
     """The grades of the reference and of the untouched lab, which are the course's own files: a sandbox is not necessary."""
     print("2/2  nbgrader autogrades two submissions of lab 01: the reference solution and the unsolved lab (about 2 minutes)")
     problem = sandbox.problem()
@@ -106,13 +107,14 @@ def _graded(root: Path) -> list[dict[str, Any]]:
             raise CourseError(
                 f"the submission {grade.student!r} could not be graded: {grade.error}; see {room.folder / 'nbgrader.log'}"
             )
-    return [grade.to_json() for grade in grades]
+    return [
+        {"student": one.student, "points": f"{one.review.points}", "report": f"{one.report}", "feedback": f"{one.feedback}"}
+        for one in grades
+    ]
 
 
-def _checked(root: Path) -> list[dict[str, Any]]:
-    """The untouched lab in the words of a grade."""
+def _checked(root: Path) -> list[dict[str, str]]:
     print("2/2  the untouched lab 01 is checked as the grader checks it (about 10 s)")
-    found = check(_LAB, root / "labs" / _LAB.name)
+    points = points_of(_LAB, check(_LAB, root / "labs" / _LAB.name))
     print("     no reference in this bundle: its grading is part of the instructor's demo")
-    review = {"points": {"open": found.open_points}}
-    return [{"student": "untouched", "score": found.points, "max_score": found.max_points, "review": review}]
+    return [{"student": "untouched", "points": f"{points}"}]

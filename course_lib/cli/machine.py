@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import cached_property
 
 from course_lib._util.html import LEFT, notebook_table
 from course_lib.cli import installation
-from course_lib.cli.progress import progress_of
+from course_lib.cli.progress import Progress, progress_of
 from course_lib.engines import default_builder, default_runner
 from course_lib.engines.backend import Availability
 from course_lib.engines.cuda.driver import capability
@@ -43,6 +44,10 @@ class Machine:
     def _on_gpu(self) -> bool:
         return bool(self.gpu and self.runner and self.runner.name == "tensorrt")
 
+    @cached_property
+    def _progress(self) -> Progress:
+        return progress_of()
+
     def _rows(self) -> list[tuple[str, str]]:
         def told(backend: Availability | None, how: str) -> str:
             return f"yes, with {backend.name} {backend.version}{how}" if backend else "no"
@@ -50,14 +55,14 @@ class Machine:
         return [
             ("build engines, and see their kernels", told(self.builder, "" if self.gpu else ", which needs no GPU")),
             ("run and time networks", told(self.runner, f", on the GPU ({self.gpu})" if self._on_gpu else ", on the CPU")),
-            ("next", progress_of().next_step.removeprefix("next: ")),
+            ("next", self._progress.next_step),
         ]
 
     def __repr__(self) -> str:
         return "\n".join((self.ready, *(f"{what:36}  {answer}" for what, answer in self._rows())))
 
     def _repr_html_(self) -> str:
-        rows = [*self._rows()[:-1], ("next", progress_of().next_link)]
+        rows = [*self._rows()[:-1], ("next", self._progress.next_link)]
         return notebook_table(self.ready, {"what": LEFT, "here": LEFT}, [({}, row) for row in rows])
 
 

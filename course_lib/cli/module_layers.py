@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import json
-import re
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from course_lib.cli.shape_option import check_names, shapes_of
 from course_lib.errors import BuildError, CourseError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 
 FACTORY = "factory"  # the function of a Python file, unless the command names another one
-BOUNDS = ("min", "opt", "max")
 _RETURNS = "a factory returns a torch.nn.Module, or a pair of a module and a dictionary of its inputs"
 
 
@@ -54,10 +54,22 @@ def blocks(target: str, inputs: Sequence[str], options: Sequence[str], *, time_l
     module, given = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
     if not isinstance(module, torch.nn.Module):
         raise CourseError(f"{target} returned {type(module).__name__}: {_RETURNS}")
-    shapes = {**_examples(module), **(given if isinstance(given, Mapping) else {}), **shapes_of(inputs)}
+    wanted, known = shapes_of(inputs), _arguments(module)
+    shapes = {**_examples(module), **(given if isinstance(given, Mapping) else {}), **wanted}
+    if known:
+        check_names(wanted, known)
     if not shapes:
-        raise CourseError(f"the inputs of {target} are not known: pass --input NAME=4x1x32x32, or return them ({_RETURNS})")
-    return module_blocks(module, shapes, time_limit_s=time_limit_s, **dict(map(_option, options)))
+        raise CourseError(f"the inputs of {target} are not known: pass --shape NAME=4x1x32x32, or return them ({_RETURNS})")
+    in_order = sorted(shapes, key=lambda name: known.index(name) if name in known else len(known))
+    return module_blocks(
+        module, {name: shapes[name] for name in in_order}, time_limit_s=time_limit_s, **dict(map(_option, options))
+    )
+
+
+def _arguments(module: torch.nn.Module) -> list[str]:
+    """The names of ``forward``'s arguments in their order; none if it takes any number of them."""
+    arguments = inspect.signature(module.forward).parameters.values()
+    return [] if any(one.kind is one.VAR_POSITIONAL for one in arguments) else [one.name for one in arguments]
 
 
 def _examples(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -68,15 +80,6 @@ def _examples(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     with contextlib.suppress(Exception):  # a method of this name may be the module's own
         signature = method() if callable(method) else None
     return dict(zip(signature.inputs, signature.example(), strict=True)) if isinstance(signature, Signature) else {}
-
-
-def shapes_of(texts: Sequence[str], option: str = "--input") -> dict[str, Any]:
-    """Shapes by name from texts ``NAME=4x1x32x32``; with ``--input`` also ``NAME=MIN:OPT:MAX``, whose three shapes become a dictionary.
-
-    Raises:
-        CourseError: a text is neither.
-    """
-    return dict(_shape(text, option) for text in texts)
 
 
 def _factory(target: str) -> Callable[[], Any]:
@@ -98,18 +101,6 @@ def _factory(target: str) -> Callable[[], Any]:
     return factory
 
 
-def _shape(text: str, option: str) -> tuple[str, Any]:
-    name, _, shapes = text.rpartition("=")
-    several = shapes.split(":") if name and re.fullmatch(r"[1-9]\d*([x:][1-9]\d*)*", shapes) else []
-    sizes = [tuple(map(int, shape.split("x"))) for shape in several]
-    if len(sizes) == 1:
-        return name, sizes[0]
-    if len(sizes) == len(BOUNDS) and option == "--input":
-        return name, dict(zip(BOUNDS, sizes, strict=True))
-    ranges = " or NAME=1x1x32x32:4x1x32x32:8x1x32x32" if option == "--input" else ""
-    raise CourseError(f"{option} {text}: expected NAME=4x1x32x32{ranges}")
-
-
 def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
@@ -125,11 +116,10 @@ def show(found: Blocks) -> None:
     from course_lib.cli import console
 
     rows = found.rows()
-    columns = list(rows[0]) if rows else []
-    console.table(found.heading(), columns, [[row[column] for column in columns] for row in rows])
+    console.table(found.heading(), list(rows[0]) if rows else [], [list(row.values()) for row in rows])
     for number, block in enumerate(found.blocks):
         if block.in_tensorrt:
             kernels = block.layers.rows()
-            shown = [column for column in ("kernel", "kind", "types", "shape") if any(r[column] for r in kernels)]
-            title = f"block {number}: {len(kernels)} kernels"
-            console.table(title, shown, [[row[column] for column in shown] for row in kernels], ("kernel",))
+            columns = ("kernel", "kind", "types", "shape")
+            title = f"block {number}: {len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+            console.table(title, columns, [[row[column] for column in columns] for row in kernels], ("kernel",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +12,16 @@ from typing import TYPE_CHECKING
 from course_lib._util.files import course_folder
 from course_lib._util.html import GREEN, LEFT, RIGHT, notebook_table
 from course_lib._util.progress_bar import in_notebook
+from course_lib.cli.checked_folder import cells_of, written_points
 from course_lib.exercises import lecture_numbers, of_lecture
 from course_lib.exercises.progress import done
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+    from course_lib.labs import Lab
+
+_TAKES = re.compile(r"takes\*\* about\s+(\d+)\s+minutes")  # in the first cells of a lab
 
 
 @dataclass(frozen=True)
@@ -37,12 +43,16 @@ class LectureProgress:
 
 @dataclass(frozen=True)
 class LabProgress:
-    """`written` of the `files` of a submission are in the lab's folder; `course check` says whether they earn its `points`."""
+    """`written` of the `files` of a submission are in the lab's folder; `course check` says whether they earn its `points`.
+
+    `minutes_left` is what the notebook says that the lab takes, 0 once all files are written.
+    """
 
     name: str
     title: str
     written: int
     files: int
+    minutes_left: int
     points: float
 
     @property
@@ -64,16 +74,21 @@ class Progress:
 
     def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
-        lectures = [(row.heading, f"{row.solved} of {row.exercises}", str(row.minutes_left)) for row in self.lectures]
-        solved, exercises, minutes = (
-            sum(getattr(row, column) for row in self.lectures) for column in ("solved", "exercises", "minutes_left")
+        lectures = [(row.heading, row.solved, row.exercises, row.minutes_left) for row in self.lectures]
+        lectures.append(("all lectures", *(sum(column) for column in list(zip(*lectures, strict=True))[1:])))
+        yield (
+            ("lecture", "exercises solved", "hours left"),
+            [(name, f"{solved} of {exercises}", f"{minutes / 60:.1f}") for name, solved, exercises, minutes in lectures],
         )
-        lectures.append(("all lectures", f"{solved} of {exercises}", str(minutes)))
-        yield ("lecture", "exercises solved", "minutes left"), lectures
-        labs = [(row.title, f"{row.written} of {row.files}", f"{row.points:g}") for row in self.labs]
-        written, files, points = (sum(getattr(row, column) for row in self.labs) for column in ("written", "files", "points"))
-        labs.append(("all labs", f"{written} of {files}", f"{points:g}"))
-        yield ("lab", "files written", "points to earn"), labs
+        labs = [(row.title, row.written, row.files, row.minutes_left, row.points) for row in self.labs]
+        labs.append(("all labs", *(sum(column) for column in list(zip(*labs, strict=True))[1:])))
+        yield (
+            ("lab", "files written", "hours left", "points"),
+            [
+                (name, f"{written} of {files}", f"{minutes / 60:.1f}", f"{points:g}")
+                for name, written, files, minutes, points in labs
+            ],
+        )
 
     @property
     def next_row(self) -> LectureProgress | LabProgress | None:
@@ -83,26 +98,26 @@ class Progress:
 
     @property
     def next_step(self) -> str:
-        """In one line."""
+        """In a few words."""
         row = self.next_row
         if isinstance(row, LectureProgress):
-            return f"next: lecture {row.number}, {row.title}"
-        return f"next: {row.title}" if row else "next: `course check LAB` says whether the files are right"
+            return f"lecture {row.number}, {row.title}"
+        return row.title if row else "`course check LAB` says whether the files are right"
 
     @property
     def next_link(self) -> Markup | str:
         """The same for a notebook of the course."""
-        words = self.next_step.removeprefix("next: ")
-        return _link(self.next_row.page, words) if self.next_row else words
+        return _link(self.next_row.page, self.next_step) if self.next_row else self.next_step
 
     def _repr_html_(self) -> str:
         from markupsafe import Markup
 
         pages = [[_link(row.page, row.heading) for row in self.lectures], [_link(row.page, row.title) for row in self.labs]]
         text = Markup("<p><b>Next: {}</b></p>").format(self.next_link)
-        for ((first, middle, last), rows), links in zip(self.tables(), pages, strict=True):
-            cells = [(link, _bar(share), number) for link, (_, share, number) in zip([*links, rows[-1][0]], rows, strict=True)]
-            text += Markup(notebook_table("", {first: LEFT, middle: LEFT, last: RIGHT}, [({}, row) for row in cells]))
+        for (columns, rows), links in zip(self.tables(), pages, strict=True):
+            styles = dict(zip(columns, (LEFT, LEFT, RIGHT, RIGHT), strict=False))
+            cells = [(link, _bar(row[1]), *row[2:]) for link, row in zip([*links, rows[-1][0]], rows, strict=True)]
+            text += Markup(notebook_table("", styles, [({}, row) for row in cells]))
         return text
 
 
@@ -141,11 +156,7 @@ def progress_of(root: Path | None = None) -> Progress:
         count = len(exercises)
         title, page = _title_and_page(root, number)
         lectures.append(LectureProgress(number, title, count - len(open_ones), count, minutes, page))
-    handed = []
-    for lab in map(labs.find, labs.names()):
-        written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
-        handed.append(LabProgress(lab.name, lab.title, written, len(lab.artifacts), sum(task.points for task in lab.tasks)))
-    return Progress(tuple(lectures), tuple(handed))
+    return Progress(tuple(lectures), tuple(_lab_progress(labs.find(name), root) for name in labs.names()))
 
 
 def show_progress() -> None:
@@ -158,9 +169,17 @@ def show_progress() -> None:
 
         display(found)
         return
+    print(f"next: {found.next_step}")
     for columns, rows in found.tables():
         console.table("", columns, rows)
-    print(found.next_step)
+
+
+def _lab_progress(lab: Lab, root: Path | None) -> LabProgress:
+    written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
+    takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells_of(lab, root))
+    minutes = next((int(found[1]) for found in takes if found), 0) if written < len(lab.artifacts) else 0
+    points = sum(task.points for task in lab.tasks) + written_points(lab, root)
+    return LabProgress(lab.name, lab.title, written, len(lab.artifacts), minutes, points)
 
 
 def _title_and_page(root: Path | None, number: int) -> tuple[str, str]:

@@ -49,6 +49,7 @@ _NO_KERNELS = "No layer table: this backend does not tell which kernels it runs.
 _CELL = 40  # characters that a cell of the text table shows
 _LITTLE = 0.5  # a share of the multiplications below this is worth a note
 _MANY = 0.25  # and so is this share of multiplications that are taken apart, or of kernels that only convert
+COMPARE_WITH_FLOAT = ": compare with the float engine, `course layers MODEL --against FLOAT_MODEL`"  # the end of a note
 # Datatypes that an FP32 engine does not compute in. UInt8 is not one of them: it is how images arrive.
 _SMALLER = frozenset({"Half", "BFloat16", "Int8", "FP8", "FP4", "Int4"})
 # Datatypes of FP32 engines, and of shapes, indices and masks.
@@ -243,9 +244,7 @@ class LayerTable(Sequence[Layer]):
                 f"only {count} of {whole} {what} compute in {dtype_name(wanted)}, so most of the engine runs as before: "
                 f"cast or quantize more of the graph, or expect little from {precision}"
             )
-        compare = (
-            f"of {len(kernels)} kernels in all: compare with the float engine, `course layers MODEL --against FLOAT_MODEL`"
-        )
+        compare = f"of {len(kernels)} kernels in all{COMPARE_WITH_FLOAT}"
         places = Counter(node for kernel in kernels for node in set(kernel.onnx_nodes))
         parted = sum(places[node] > 1 for node in multiplying)
         if parted >= _MANY * whole:

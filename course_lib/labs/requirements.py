@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from course_lib.labs.framework.criteria import ALL, HALF, Criterion
+if TYPE_CHECKING:
+    from course_lib.labs.framework.criteria import Criterion
 
-COLUMNS = ("requirement", "found", HALF, ALL)
+COLUMNS = ("requirement", "found", "half of the points", "all points")
+HALF, ALL = COLUMNS[2:]  # values of `Criterion.needed_for`
 _MARKS = {True: "\u2713", False: "\u2717", None: "?"}  # by `Criterion.met`
 
 

@@ -50,6 +50,7 @@ def test_json_is_one_document(folder: Path, course: Course) -> None:
             "file": str(folder / "old.py"),
             "line": 3,
             "cell": None,
+            "source": "builder.max_workspace_size = 1 << 30",
             "name": "Builder.max_workspace_size",
             "severity": "removed",
             "since": "8.0",
@@ -63,7 +64,11 @@ def test_cells_are_told(tmp_path: Path, course: Course) -> None:
     cell = {"cell_type": "code", "source": ["!trtexec --fp16"]}
     (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": []}, cell]}))
     assert f"{tmp_path / 'a.ipynb'}:cell 2:1: removed trtexec --fp16: " in course("migrate", tmp_path).out
-    assert "a.ipynb:cell 2:1 removed" in course("migrate", tmp_path, "--format", "table").out
+    shown = course("migrate", tmp_path, "--format", "table").out
+    assert (
+        "a.ipynb:cell 2:1 trtexec --fp16: removed in 11.0\n    trtexec --fp16\n  instead: cast the ONNX model (`modelopt"
+        in shown
+    )
 
 
 def test_status_2_where_nothing_was_read(tmp_path: Path, course: Course) -> None:
@@ -115,8 +120,10 @@ def test_a_pipe_gets_lines_and_a_terminal_blocks_with_whole_names(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     shown = re.sub(r"\x1b\[\d*m", "", course("migrate", folder).out)
-    assert "  - Builder.max_workspace_size\n" in shown and f"  + {new} " in shown
-    assert " ".join(shown.replace("\n      ", "").split()).startswith(f"{folder / 'old.py'}:3 removed in 8.0 - Builder")
+    assert f"\n    builder.max_workspace_size = 1 << 30\n  instead: `{new}` \n      (lecture 2)\n" in shown
+    assert " ".join(shown.replace("\n      ", "").split()).startswith(
+        f"{folder / 'old.py'}:3 Builder.max_workspace_size: removed in 8.0"
+    )
 
 
 def test_what_was_asked_for_is_said(folder: Path, course: Course) -> None:

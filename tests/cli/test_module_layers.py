@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from course_lib.cli import module_layers
 from course_lib.cli.app import app
+from course_lib.cli.shape_option import shapes_of
+from course_lib.engines.backends.torch_tensorrt import blocks
 from course_lib.errors import CourseError
 from course_lib.models import classifier, export_onnx
 
@@ -25,6 +27,10 @@ def factory():
 
 def module_alone():
     return Halves()
+
+class Weighted(torch.nn.Module):
+    def forward(self, values, weights):
+        return torch.relu(values) * weights.sum()
 
 def number():
     return 3
@@ -60,7 +66,7 @@ def test_blocks_and_tables_in_one_view():
     shown = CliRunner().invoke(app, ["layers", "halves.py", "--option", "min_block_size=1"])
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.output.split())
-    assert "3 operators in 3 blocks, 2 engines; in PyTorch: aten.cumprod.default" in text and "block 2: 1 kernels" in text
+    assert "3 operators in 3 blocks, 2 engines; in PyTorch: aten.cumprod.default" in text and "block 2: 1 kernel " in text
 
 
 def test_a_network_with_a_signature_needs_no_inputs():
@@ -71,9 +77,9 @@ def test_a_network_with_a_signature_needs_no_inputs():
 def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
     export_onnx(classifier("small"), "small.onnx")
     asked = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx"])
-    assert "or pass --input NAME=MIN:OPT:MAX" in str(asked.exception)
+    assert "or pass --shape NAME=MIN:OPT:MAX" in str(asked.exception)
     for shapes in ("image=4x1x32x32", "image=1x1x32x32:4x1x32x32:8x1x32x32"):
-        shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--input", shapes, "--json"])
+        shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shapes, "--json"])
         assert json.loads(shown.stdout)["kernels"], shown.exception
 
 
@@ -83,8 +89,10 @@ def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
         ("halves.py:number", (), "returned int: a factory returns a torch.nn.Module"),
         ("halves.py:failing", (), "failed: ValueError no weights"),
         ("halves.py:absent", (), "has no function absent"),
-        ("halves:module_alone", (), "pass --input NAME="),
+        ("halves:module_alone", (), "pass --shape NAME="),
         ("halves:module_alone", ("x=2xtwo",), "expected NAME=4x1x32x32"),
+        ("halves.py", ("X=2x8",), "--shape names 'X', but the inputs are x: use one of these names"),
+        ("halves:Weighted", ("values=2x8", "bias=8"), "names 'bias', but the inputs are values, weights"),
         ("absent.py", (), "no such file"),
         ("absent:factory", (), "no module 'absent'"),
     ],
@@ -100,5 +108,12 @@ def test_a_file_is_not_a_module(tmp_path):
     assert not module_layers.names_module("C:\\nets\\net.onnx")
 
 
+def test_shapes_are_given_in_any_order(monkeypatch):
+    """They went to forward's arguments in the order of the options."""
+    monkeypatch.setattr(blocks, "module_blocks", lambda module, shapes, **options: shapes)
+    shapes = module_layers.blocks("halves:Weighted", ("weights=3", "values=2x8"), (), time_limit_s=60)
+    assert list(shapes.items()) == [("values", (2, 8)), ("weights", (3,))]
+
+
 def test_a_range_of_shapes():
-    assert module_layers.shapes_of(["x=1x8:2x8:4x8"]) == {"x": {"min": (1, 8), "opt": (2, 8), "max": (4, 8)}}
+    assert shapes_of(["x=1x8:2x8:4x8"]) == {"x": {"min": (1, 8), "opt": (2, 8), "max": (4, 8)}}

@@ -46,6 +46,7 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = next(row for row in found.lectures if row.number == 15)
     assert (row.title, row.solved, row.exercises) == ("Transformers that generate", 1, len(of_lecture(15)))
     assert row.minutes_left == sum(exercise.minutes for exercise in of_lecture(15)[1:])
+    assert all((row.points, row.minutes_left >= 60) == (12, True) for row in found.labs), "as the notebooks say"
     show_progress()  # as the start page does
     said = capsys.readouterr().out
     solved = rf"^ *15\. Transformers that generate +1 of {len(of_lecture(15))} "
@@ -71,4 +72,4 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         if "--json" in arguments:
             assert json.loads(said) == json.loads(json.dumps(progress_of().to_json()))
         else:
-            assert "all lectures" in said and said.endswith(f"{progress_of().next_step}\n")
+            assert "all lectures" in said and said.startswith(f"next: {progress_of().next_step}\n")

@@ -1,12 +1,14 @@
 """What `course migrate` writes for machines, what it leaves out, and how fast it passes over what is not about TensorRT."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from course_lib.migration import report, scan, scanner
+from course_lib.migration.findings import Finding, Verdict
 from course_lib.migration.scanner import Scan, target_version
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -32,6 +34,45 @@ def test_annotations_are_escaped(tmp_path: Path) -> None:
     first, second, third = report.github(scan([tmp_path], "10.16"))
     assert first.startswith("::warning file=") and "a%2Cb%3Ac%25.py,line=2,title=deprecated BuilderFlag.FP16::" in first
     assert second.startswith("::error file=") and ",line=3," in second and third.startswith("::error::")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "source"),
+    [
+        ("a.py", "import tensorrt as trt\n\n  # old\nparser = \\\n    trt.UffParser()  # [x]\n", "trt.UffParser() # [x]"),
+        ("a.sh", "x=1\ntrtexec --onnx=a.onnx \\\n  --fp16\n", "trtexec --onnx=a.onnx --fp16"),
+        ("a.md", "Text\n\n```python\nimport tensorrt as trt\ntrt.UffParser()\n```\n", "trt.UffParser()"),
+        ("requirements.txt", "numpy\ntensorrt==8.6.1\n", "tensorrt==8.6.1"),
+        ("a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": "y = 1\n!trtexec --fp16"}]}), "trtexec --fp16"),
+    ],
+)
+def test_a_finding_has_its_line(name: str, text: str, source: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    (finding,) = scan([tmp_path]).findings
+    assert finding.source == source and report.block(finding)[1] == source
+
+
+@pytest.mark.parametrize(
+    ("advice", "marked"),
+    [
+        ("context.profiler = profiler", "`context.profiler = profiler`"),
+        (
+            "leave it out: trtexec never had this flag (until TensorRT 10)",
+            "leave it out: trtexec never had this flag (until TensorRT 10)",
+        ),
+        ("cast the model (model.half(), or add_cast)", "cast the model (`model.half()`, or `add_cast`)"),
+        (
+            "OnnxParser(network, logger).parse(bytes) and get_error(i)",
+            "`OnnxParser(network, logger).parse(bytes)` and `get_error(i)`",
+        ),
+        ("--shapes=input:8x3, with --minShapes", "`--shapes=input:8x3`, with `--minShapes`"),
+        ("pip install nvidia-modelopt", "`pip install nvidia-modelopt`"),
+        ("Q/DQ nodes in the graph", "Q/DQ nodes in the graph"),
+    ],
+)
+def test_code_in_an_advice_is_told_from_prose(advice: str, marked: str) -> None:
+    finding = Finding("a.py", 1, None, Verdict("Name", "removed", "10.0", advice, 2))
+    assert report.block(finding)[2] == f"{marked} (lecture 2)"
 
 
 # ---- what is left out
@@ -121,6 +162,27 @@ def test_one_odd_file_does_not_end_the_scan(error: Exception, tmp_path: Path, mo
     monkeypatch.setattr(scanner, "scan_source", odd)
     found = scan([tmp_path])
     assert len(found.findings) == 2 and len(found.unread) == 1 and "b.py: cannot be analyzed" in found.unread[0]
+
+
+def test_folders_nested_deeper_than_a_path_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with a traceback of rglob. What has no path is one short line."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    monkeypatch.chdir(tmp_path)
+    for depth in range(1100):
+        if depth in (0, 800):
+            Path("a.py").write_text(OLD)
+        Path("name").mkdir()
+        os.chdir("name")
+    try:
+        found = scan([tmp_path])
+    finally:
+        for _ in range(1100):  # pytest cannot
+            os.chdir("..")
+            Path("name").rmdir()
+            Path("a.py").unlink(missing_ok=True)
+    assert len(found.findings) == 4 and found.files == 2 and not found.unread
+    (note,) = found.notes
+    assert note.endswith(": the folder was not read: File name too long") and len(note) < 300
 
 
 # ---- the look at the bytes

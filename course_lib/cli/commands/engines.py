@@ -39,7 +39,7 @@ def build(
     from course_lib.cli import console
 
     recipe = recipe or _beside(model)
-    plan = _plan(model, recipe, backend, time_limit, inputs=())
+    plan = _plan(model, recipe, backend, time_limit, shapes=())
     path = output or model.with_suffix(".plan")
     plan.save(path)
     kernels, nodes = len(plan.layers.kernels), len(plan.layers.operators)
@@ -66,9 +66,9 @@ def layers(
     recipe: RecipeFile = None,
     backend: BackendName = None,
     time_limit: TimeLimit = 600,
-    inputs: Annotated[
+    shapes: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=SHAPE", help="such as x=4x1x32x32, or x=MIN:OPT:MAX; may be repeated"),
+        typer.Option("--shape", metavar="NAME=SHAPE", help="such as x=4x1x32x32, or x=MIN:OPT:MAX; may be repeated"),
     ] = None,
     options: Annotated[
         list[str] | None,
@@ -93,7 +93,7 @@ def layers(
             raise typer.BadParameter(
                 "it draws a graph, and a module may have several: export the module to ONNX", param_hint="--html"
             )
-        found = module_layers.blocks(str(model), inputs or (), options or (), time_limit_s=time_limit)
+        found = module_layers.blocks(str(model), shapes or (), options or (), time_limit_s=time_limit)
         if not show(as_json, found.to_json()):
             module_layers.show(found)
         return
@@ -104,27 +104,28 @@ def layers(
     else:
         recipe = recipe or _beside(model)
         try:
-            plan = _plan(model, recipe, backend, time_limit, inputs=inputs or ())
+            plan = _plan(model, recipe, backend, time_limit, shapes=shapes or ())
         except BuildError as error:
-            if error.code != PROFILE or recipe or inputs:
+            if error.code != PROFILE or recipe or shapes:
                 raise
             raise BuildError(
-                f"{error}, or pass --input NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
+                f"{error}, or pass --shape NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
             ) from None
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
         title = f"{model}, built by {plan.title}{_with(recipe)}"
     if against:
+        from course_lib.engines.layers import COMPARE_WITH_FLOAT
         from course_lib.profiling import diff
 
         is_file = against.suffix in _LAYER_FILES
         other = (
             read_layers(against)
             if is_file
-            else _plan(against, recipe, backend, time_limit, inputs=inputs or (), precision="fp32").layers
+            else _plan(against, recipe, backend, time_limit, shapes=shapes or (), precision="fp32").layers
         )
         known["compared"] = f"from {against} to {model}, {diff(other, table).headline}"
-        notes = (*notes, str(known["compared"]))
+        notes = (*(note.removesuffix(COMPARE_WITH_FLOAT) for note in notes), str(known["compared"]))
     kernels = [
         {**row, "kernel": kernel.name, "bytes": kernel.bytes} for row, kernel in zip(table.rows(), table.kernels, strict=True)
     ]
@@ -159,14 +160,15 @@ def bench(
 
     With --against, the table has paired speedups over the first model with their intervals.
     """
-    from course_lib.cli import bench_files, console, module_layers
+    from course_lib.cli import bench_files, console
+    from course_lib.cli.shape_option import shapes_of
     from course_lib.grading.isolation import sandbox
 
     if any(one.suffix == ".plan" for one in (model, *(against or []))) and (problem := sandbox.problem()) and not as_json:
         warn(
             f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
         )
-    files, given = [model, *(against or [])], module_layers.shapes_of(shapes or (), "--shape")
+    files, given = [model, *(against or [])], shapes_of(shapes or (), ranges=False)
     recipe = recipe or _beside(model)
     measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given, batch=batch)
     if not show(as_json, measured):
@@ -199,19 +201,19 @@ def profile(
 
 
 def _plan(
-    model: Path, recipe: Path | None, backend: str | None, time_limit: float, *, inputs: Sequence[str], precision: str = ""
+    model: Path, recipe: Path | None, backend: str | None, time_limit: float, *, shapes: Sequence[str], precision: str = ""
 ) -> Plan:
-    """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with other inputs and another precision."""
+    """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with other shapes and another precision."""
     from course_lib import engines
     from course_lib.cli.building import build
-    from course_lib.cli.module_layers import BOUNDS, shapes_of
+    from course_lib.cli.shape_option import BOUNDS, shapes_of
     from course_lib.recipe import Profile
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
     options = _recipe(recipe).model_copy(update={"precision": precision} if precision else {})
-    if shapes := shapes_of(inputs):
-        ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in shapes.items()}
+    if given := shapes_of(shapes):
+        ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in given.items()}
         options = options.model_copy(update={"profiles": (Profile(**ranges),)})
     return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
 

@@ -34,7 +34,7 @@ def check(
     """
     from course_lib import labs
     from course_lib.cli import console
-    from course_lib.cli.checked_folder import check_has_files, submission_folder
+    from course_lib.cli.checked_folder import nothing_submitted, points_of, submission_folder
     from course_lib.cli.steps import step_progress
     from course_lib.grading.isolation import sandbox
     from course_lib.grading.judge.self_check import check as examine
@@ -44,30 +44,31 @@ def check(
         chosen.task(task)
     seed = _seed(chosen, seed_of)[0] if seed_of else None
     where = submission_folder(chosen, folder, course_root() if folder is None else Path())
-    if not as_json:  # a program gets the document with all tasks
-        check_has_files(chosen, where, given=folder is not None)
-    if folder is None and where != Path.cwd() and not as_json:
-        warn(f"the current folder has no file of the lab, so {where} is checked")
     problem = sandbox.problem()
-    if problem and not as_json:
-        warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
-    with step_progress(shown=not as_json) as begins:
-        begins(f"start: {chosen.title}", _START_S)
-        examined = examine(chosen, where, only=task, seed=seed, begins=begins)
+    examined = nothing_submitted(chosen, where, task, given=folder is not None)
+    if examined is None:
+        if folder is None and where != Path.cwd() and not as_json:
+            warn(f"the current folder has no file of the lab, so {where} is checked")
+        if problem and not as_json:
+            warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
+        with step_progress(shown=not as_json) as begins:
+            begins(f"start: {chosen.title}", _START_S)
+            examined = examine(chosen, where, only=task, seed=seed, begins=begins)
     if seed_of is None:
         examined = replace(examined, outcomes=tuple(chosen.for_learner(outcome, where) for outcome in examined.outcomes))
+    points = points_of(chosen, examined)
     known = {
         "lab": chosen.name,
-        "score": examined.points,
-        "max_score": examined.max_points,
-        "open": examined.open_points,
+        "score": points.earned,
+        "max_score": points.maximum,
+        "open": points.open,
         "sandbox": problem or "bubblewrap",
     }
     if task is not None:
         known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
         console.outcomes(chosen, examined, verbose=verbose)
-    if examined.points + examined.open_points < examined.max_points:
+    if points.lost > 0:
         raise typer.Exit(1)
 
 

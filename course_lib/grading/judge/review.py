@@ -37,6 +37,10 @@ class Points:
     def __add__(self, other: Points) -> Points:
         return Points(self.earned + other.earned, self.open + other.open, self.maximum + other.maximum)
 
+    def __str__(self) -> str:
+        """Points have this form wherever they are shown: in a check, a batch, a report, the feedback and the demo."""
+        return f"{self.earned:g} of {self.maximum:g} points" + f", {self.open:g} open" * bool(self.open)
+
     def to_json(self) -> dict[str, float]:
         """Plain JSON values."""
         return {"earned": self.earned, "open": self.open, "lost": self.lost, "maximum": self.maximum}

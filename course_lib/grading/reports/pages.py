@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from course_lib._util.html import render
+from course_lib._util.html import render, with_entries
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -83,9 +82,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str
     """A table of texts, numbers and `Cell`, everything escaped. Numbers are at the right, empty columns are left out. "" for no rows."""
     from markupsafe import Markup
 
-    cells = [[cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in row] for row in rows]
-    shown = [any(cell.text for cell in column) for column in zip(*cells, strict=True)]
-    columns, cells = list(compress(columns, shown)), [list(compress(row, shown)) for row in cells]
+    columns, cells = with_entries(
+        columns, [[cell if isinstance(cell, Cell) else Cell(_text(cell)) for cell in row] for row in rows]
+    )
     numbers = [all(_NUMBER.fullmatch(cell.text) for cell in column) for column in zip(*cells, strict=True)]
     return Markup(_render("table.html", columns=columns, rows=cells, numbers=numbers, caption=caption))
 

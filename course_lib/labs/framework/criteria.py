@@ -10,8 +10,9 @@ from typing import Any
 
 from course_lib._util.html import GREEN, ORANGE, VERMILION, check_card
 from course_lib.benchmark import Interval
+from course_lib.labs.requirements import COLUMNS, rows
 
-ALL, HALF = "all points", "half of the points"
+HALF, ALL = COLUMNS[2:]
 BUSY = "the machine is busy"
 # Values of `Criterion.code` and `Outcome.code`: why a task is not decided.
 NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
@@ -142,8 +143,6 @@ class Outcome:
         return cls(**{**values, "task": Task(**values["task"]), "tier": Tier(values["tier"]), "criteria": criteria})
 
     def _repr_html_(self) -> str:
-        from course_lib.labs.requirements import COLUMNS, rows
-
         aside = f"({self.points:g} of {self.task.points:g} points)"
         card = self.task.title, self.mark, _MARKS[self.tier][1], self.message
         return check_card(*card, aside=aside, columns=COLUMNS, requirements=rows(self.criteria), hint=self.hint)

@@ -100,9 +100,9 @@ def test_each_reason_is_its_own():
 
 def test_the_learners_report_says_the_same():
     body = report.body(Verdict.from_json(unsure()))
-    assert "8 <span>of 10 points; 2 more are open" in body and "inconclusive. The message" in body
+    assert "8 <span>of 10 points, 2 open" in body and "inconclusive. The message" in body
     missing = report.body(Verdict.from_json(unsure(NOT_EXAMINED, 0.0)))
-    assert "6 <span>of 10 points; 4 more are open" in missing and "measuring could not decide" not in missing
+    assert "6 <span>of 10 points, 4 open" in missing and "measuring could not decide" not in missing
     assert "not examined. The message" in missing
     settled = report.body(Verdict.from_json(verdict()))
     assert "open</span>" not in settled and "review this submission" not in settled

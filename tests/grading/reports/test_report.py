@@ -65,7 +65,7 @@ def test_each_number_is_there_once_besides_its_plot():
 @pytest.mark.parametrize(
     ("written", "total", "row"),
     [
-        (Cell("written", 0, 2, marked=True), "10 <span>of 12 points; 2 more are open", "- / 2"),
+        (Cell("written", 0, 2, marked=True), "10 <span>of 12 points, 2 open", "- / 2"),
         (Cell("written", 1.5, 2, by_hand=True), "11.5 <span>of 12 points<", "1.5 / 2"),
         (Cell("written", 0, 2), "10 <span>of 12 points<", "0 / 2"),
     ],
@@ -182,7 +182,7 @@ def test_a_submission_without_files(tmp_path):
 
 def test_a_fault_of_the_examiners_and_an_inconclusive_verdict_say_that_somebody_will_look():
     faulty = report.body(replace(real_verdict(), outcomes=(), fault=f"disk full {HOSTILE}"))
-    assert "the examiner failed: disk full &lt;img" in faulty and "0 <span>of 10 points; 10 more are open" in faulty
+    assert "the examiner failed: disk full &lt;img" in faulty and "0 <span>of 10 points, 10 open" in faulty
     first, *others = real_verdict().outcomes
     unsure = report.body(replace(real_verdict(), outcomes=(replace(first, tier="inconclusive", points=1.5), *others)))
-    assert f"<li>{first.task.title}: inconclusive." in unsure and "8.5 <span>of 10 points; 1.5 more are open" in unsure
+    assert f"<li>{first.task.title}: inconclusive." in unsure and "8.5 <span>of 10 points, 1.5 open" in unsure
