@@ -249,6 +249,7 @@ def test_true_causes_have_full_points_also_as_another_run_measured_them(name_cau
     assert name_causes().tier == "full"
     assert name_causes(engine={"range": "open engine", "share": measured["open engine"] * 1.2}).tier == "full"
     assert name_causes(pixels={"range": "normalize", "share": measured["normalize"] - 0.04}).tier == "full"
+    assert name_causes(batch={"range": "infer", "share": measured["infer"] * 0.6}).tier == "full"  # on another processor
 
 
 @pytest.mark.parametrize(
@@ -342,8 +343,14 @@ def test_a_stretch_that_was_not_recorded(recording):
         figures.draw_stretch(recording, first=100, count=2)
 
 
+def test_the_engine_of_a_pipeline_runs_on_the_processor_of_every_grader(recording):
+    grader = Examiner(runner="tensorrt@on_a_gpu")  # an environment that this machine does not have
+    theirs = network.shares(services.record(network.given(), grader, ours=True))
+    assert theirs.keys() == network.shares(recording).keys()
+
+
 def test_the_network_reads_digits():
-    test, engine = digits("test"), load(services.plan(EXAMINER.runner))
+    test, engine = digits("test"), load(services.plan())
     found = [engine.infer({"image": test.images[i : i + 32]})["logits"] for i in range(0, len(test), 32)]
     assert (np.concatenate(found).argmax(1) == test.labels).mean() > 0.98
     assert 8e6 < network.model().ByteSize() < 20e6

@@ -32,6 +32,7 @@ _EVIDENCE = (
 )
 MATTERS = 0.05  # share of the serving time from which on a suspect is guilty
 MISJUDGED = 1  # suspects, for half of the points; the pipeline of another learner has two other causes or more
+SAME_SHARE = 0.5  # how far a learner's share may differ from the grader's, which is of another processor, in parts of it
 RECORDINGS = 3  # of the given pipeline, at most, where a judgment does not agree with the first
 TOLERANCE = 0.1  # % of the largest logit; orders of float32 sums differ by 1e-4 %, another rounding of pixels by 1 %
 CLOSE = 10.0  # % up to which it is the same network on images that were prepared in another way
@@ -206,7 +207,7 @@ def mistakes(causes: Mapping[Suspect, Evidence], shares: Mapping[str, float]) ->
             found[suspect] = f"there is no range {evidence.range!r} while the given pipeline serves"
         elif evidence.range != right:
             found[suspect] = f"{evidence.range!r} is not the range that holds this cause and nothing else"
-        elif abs(evidence.share - shares[right]) > max(0.05, 0.35 * shares[right]):
+        elif abs(evidence.share - shares[right]) > max(0.05, SAME_SHARE * shares[right]):
             found[suspect] = f"{right!r} does not take {100 * evidence.share:.0f} % of the serving time"
     return {suspect: problem for suspect, problem in found.items() if problem}
 

@@ -7,6 +7,7 @@ requests, an engine and a way to name ranges.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -112,6 +113,7 @@ class Service:
 
 def serve() -> None:
     """Answer a `Worker`'s messages. Output of the learner's code goes to the log."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for a GPU: the engine takes the same share on every machine
     from course_lib.engines import Plan
     from course_lib.engines.worker import child
 
