@@ -80,7 +80,8 @@ def name_rows(axes: Axes, names: Sequence[str], size: float = 9) -> None:
     """Name the rows of bars or dots, from the top to the bottom."""
     axes.set_yticks(range(len(names)), names, fontsize=size)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
+    for panel in axes.get_shared_y_axes().get_siblings(axes):
+        panel.tick_params(axis="y", length=0)
 
 
 def figure_width(axes: Axes) -> float:

@@ -28,11 +28,9 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
         kept: for each picture, the number of bins below the threshold: 128 to ``histogram.used``.
     """
     counts = without_zeros(histogram)
-    drawn = style.figure(0.9 + 1.3 * len(kept))
-    shared = None
+    drawn, panels = style.subplots(0.9 + 1.3 * len(kept), len(kept), sharex=True, squeeze=False)
     scores = {bins: divergence(counts, bins) for bins in kept}
-    for place, bins in enumerate(kept):
-        axes = shared = drawn.add_subplot(len(kept), 1, place + 1, sharex=shared)
+    for axes, bins in zip(panels[:, 0], kept, strict=True):
         inside = counts[:bins]
         seen = inside.copy()
         seen[-1] += counts[bins:].sum()
@@ -45,7 +43,7 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
         axes.stairs(spread / spread.sum(), edges, color=style.color(0), lw=0.8, label="Q: 128 levels")
         axes.plot(edges[-1], seen[-1] / seen.sum(), "o", ms=5, color=style.color(1), label="P's last bin")
         axes.set_yscale("log")
-        axes.set_title(f"threshold {edges[-1]:.3g}: KL {scores[bins]:.3g}", fontsize=9, weight="normal", loc="right")
+        axes.text(1, 1, f"threshold {edges[-1]:.3g}: KL {scores[bins]:.3g}", ha="right", va="top", transform=axes.transAxes)
         axes.set_ylabel("share (log)")
     axes.set_xlabel("absolute value")
     style.name_colors(drawn.axes[0])
@@ -139,8 +137,8 @@ def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         axes.plot([ratio["min"], ratio["max"]], [place, place], color=style.color(0), lw=2)
         axes.plot([ratio["median"]], [place], "o", color=style.color(1), ms=7)
     axes.axvline(1, color="#777777", lw=1, ls="--")
-    axes.set_yticks(range(len(rows)), [f"{row['kind']}, {row['size']} ({row['tensors']} tensors)" for row in rows])
-    axes.set(xlabel="our range / TensorRT's; dot: median, line: extremes over the tensors", ylim=(len(rows) - 0.5, -0.5))
+    style.name_rows(axes, [f"{row['kind']}, {row['size']} ({row['tensors']} tensors)" for row in rows])
+    axes.set(xlabel="our range / TensorRT's; dot: median, line: extremes over the tensors")
     off = max(abs(row["ours_over_tensorrt"]["median"] - 1) for row in rows)
     axes.set_title(f"The medians agree within {100 * off:.1f} %", loc="left")
     return drawn

@@ -32,7 +32,6 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
         axes.set_title(label, fontsize=9, weight="normal", loc="left")
         axes.set_xticks([])
         axes.spines["bottom"].set_visible(False)
-        axes.tick_params(axis="y", length=0)
         axes.margins(x=0.35)
     style.name_rows(panels[0], [name.replace(", ", ",\n") for name in served])
     figure.suptitle(title)

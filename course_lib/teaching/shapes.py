@@ -84,9 +84,9 @@ def latency_over_size(
     sizes = sorted(latency_ms)
     calls = np.array([latency_ms[size] for size in sizes])
     each = calls / sizes
-    figure = style.figure(5.0)
-    for place, (values, label) in enumerate(((calls, "time of a call (ms)"), (each, f"time for one {item} (ms)"))):
-        axes = figure.add_subplot(2, 1, place + 1)
+    figure, panels = style.subplots(5.0, 2)
+    rows = ((calls, "time of a call (ms)"), (each, f"time for one {item} (ms)"))
+    for axes, (values, label) in zip(panels, rows, strict=True):
         axes.axvspan(low, high, color=style.color(2), alpha=0.13, lw=0, label=f"profile: {low} to {high}")
         axes.axvline(best, color=style.color(4), ls="--", label=f"opt: {best}")
         axes.plot(sizes, values, "o-", ms=4, color=style.color(0), label="answered")
@@ -96,8 +96,7 @@ def latency_over_size(
     axes.set_xlabel(f"{name} size")
     style.name_colors(figure.axes[0])
     cheapest = sizes[int(np.argmin(each))]
-    title = f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}"
-    figure.suptitle(title)
+    figure.suptitle(f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}")
     return figure
 
 

@@ -37,8 +37,7 @@ def history() -> list[Step]:
 
 def draw_history(steps: list[Step]) -> Figure:
     """Bars of names by version; what the version before had and this one lacks hangs below the axis."""
-    figure = style.figure(3.0)
-    axes = figure.add_subplot()
+    figure, axes = style.subplots()
     places = range(len(steps))
     axes.bar(places, [step.kept for step in steps], color=style.color(0), label="as in the version before")
     axes.bar(places, [step.added for step in steps], bottom=[step.kept for step in steps], color=style.color(2), label="new")

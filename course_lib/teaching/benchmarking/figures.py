@@ -115,9 +115,8 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
         panels: by the panel's title, for each subject its places in the session and its latencies in milliseconds, each ``(calls,)``.
         title: the takeaway.
     """
-    figure = style.figure(0.7 + 1.8 * len(panels))
-    rows = np.atleast_1d(figure.subplots(len(panels), 1, sharey=True))
-    for axes, (name, subjects) in zip(rows, panels.items(), strict=True):
+    figure, rows = style.subplots(0.7 + 1.8 * len(panels), len(panels), sharey=True, squeeze=False)
+    for axes, (name, subjects) in zip(rows[:, 0], panels.items(), strict=True):
         for index, (subject, (places, values)) in enumerate(subjects.items()):
             axes.plot(places, values, ".", ms=4, alpha=0.5, color=style.color(index))
             median = float(np.median(values))
@@ -127,9 +126,9 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
         axes.set_title(name, fontsize=9, weight="normal", loc="left")
         axes.set_ylabel("latency (ms)")
     highest = max(float(np.percentile(v, 99)) for subjects in panels.values() for _, v in subjects.values())
-    rows[0].set_ylim(0, 1.05 * highest)
-    rows[-1].set_xlabel("calls of the session, in order; line: median")
-    for axes in rows:
+    rows[0, 0].set_ylim(0, 1.05 * highest)
+    rows[-1, 0].set_xlabel("calls of the session, in order; line: median")
+    for axes in rows[:, 0]:
         style.name_lines(axes)
     figure.suptitle(title)
     return figure

@@ -25,9 +25,8 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
         positions: positions of tokens, from 0 on.
     """
     cos, sin = rope_tables(positions, head_size)
-    figure = style.figure(2.0)
-    for place, pair in enumerate(pairs):
-        axes = figure.add_subplot(1, len(pairs), place + 1, aspect="equal")
+    figure, panels = style.subplots(2.0, 1, len(pairs), squeeze=False, subplot_kw={"aspect": "equal"})
+    for axes, pair in zip(panels[0], pairs, strict=True):
         axes.plot(*(f(np.linspace(0, 2 * np.pi, 100)) for f in (np.cos, np.sin)), color="#cccccc", lw=0.8)
         for position in range(positions):
             tip, alpha = (cos[position, pair], sin[position, pair]), 0.25 + 0.75 * position / max(positions - 1, 1)
@@ -37,8 +36,7 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), xticks=[], yticks=[], xlabel=f"pair {pair}")
         for spine in axes.spines.values():
             spine.set_visible(False)
-    title = f"The first pairs of a head turn fast, the last ones hardly (positions 0 to {positions - 1})"
-    figure.suptitle(title)
+    figure.suptitle(f"The first pairs of a head turn fast, the last ones hardly (positions 0 to {positions - 1})")
     return figure
 
 
@@ -54,9 +52,8 @@ def relative_figure(query: np.ndarray, key: np.ndarray, *, positions: int = 48) 
     plain, rotated = (q[0, :, 0] @ k[0, :, 0].T for q, k in (repeated, turned))
     scores = {"as they are": plain, "with RoPE": rotated}
     limit = max(np.abs(score).max() for score in scores.values())
-    figure = style.figure(3.2)
-    for place, (name, score) in enumerate(scores.items()):
-        axes = figure.add_subplot(1, 2, place + 1)
+    figure, panels = style.subplots(3.2, 1, 2)
+    for axes, (name, score) in zip(panels, scores.items(), strict=True):
         picture = axes.imshow(score, cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set(xlabel="position of the key", ylabel="position of the query")
         axes.set_title(name, weight="normal", fontsize=9)
@@ -106,16 +103,13 @@ def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     over = [row["speed_over"] for row in rows]
     copy = [(one.get("copy") or one["negation"])["median"] for one in over]
     compiled = [one["compiled"]["median"] for one in over]
-    figure = style.figure(0.9 + 0.3 * len(rows))
-    axes = None
-    for place, (label, values) in enumerate((("the faster copy", copy), ("torch.compile", compiled))):
-        axes = figure.add_subplot(1, 2, place + 1, sharey=axes)
+    figure, panels = style.subplots(0.9 + 0.3 * len(rows), 1, 2, sharey=True)
+    for axes, (label, values) in zip(panels, (("the faster copy", copy), ("torch.compile", compiled)), strict=True):
         axes.barh(range(len(rows)), values, color=style.color(0), height=0.65)
         for row, value in enumerate(values):
             axes.text(0.03, row, f"{value:.2f}", va="center", color="white", fontsize=8)
         axes.axvline(1, color="gray", ls="--", lw=0.8)
         axes.set(xlabel=f"speed over\n{label}", xlim=(0, 1.3))
-    style.name_rows(figure.axes[0], names)
-    figure.axes[1].tick_params(labelleft=False)
+    style.name_rows(panels[0], names)
     figure.suptitle(f"{min(copy):.2f} to {max(copy):.2f} of a copy's speed: it depends on the shape")
     return figure
