@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docutils.nodes import document
+    from docutils.nodes import Node, document
     from sphinx.application import Sphinx
 
 project = "The TensorRT course"
@@ -85,12 +85,15 @@ def _report_progress(app: Sphinx, page: str, content: list[str]) -> None:
         print(f"lecture {lectures.index(page) + 1} of {len(lectures)}: {page.partition('/')[2]}", file=sys.stderr, flush=True)
 
 
+_EXERCISE = re.compile(r'^check\("\d+\.\d+"', re.MULTILINE)
+
+
 def _drop_unsolved(app: Sphinx, tree: document) -> None:
     """An exercise that its reader has to solve prints that it is not solved."""
     from docutils import nodes
 
     for cell in [part for part in tree.findall(nodes.container) if "cell" in part["classes"]]:
-        if re.search(r'^check\("\d+\.\d+"', cell.astext(), re.MULTILINE):
+        if _EXERCISE.search(cell.astext()):
             for output in [part for part in cell if "cell_output" in part["classes"]]:
                 cell.remove(output)
 
@@ -112,23 +115,39 @@ _BOXES = {
     "common misconception": "misconception",
     "migration": "migration",
     "pitfall": "pitfall",
-    "exercise": "question",
+    "exercise": "exercise",
 }
 
 
 def _mark_boxes(app: Sphinx, tree: document) -> None:
-    """Questions, takeaways, misconceptions and old code each have their own look."""
+    """Questions, exercises, takeaways, misconceptions and old code each have their own look."""
     from docutils import nodes
 
-    for paragraph in tree.findall(nodes.paragraph):
+    for paragraph in list(tree.findall(nodes.paragraph)):
         first = next((child for child in paragraph if child.astext()), None)  # MyST begins with an empty text
         if not isinstance(first, nodes.strong):
             continue
         words = first.astext().lower()
         if kind := next((kind for word, kind in _BOXES.items() if words.startswith(word)), None):
-            box = paragraph.parent if isinstance(paragraph.parent, nodes.block_quote) else paragraph
-            if box is paragraph or box.index(paragraph) == 0:
-                box["classes"] += ["course-box", f"course-{kind}"]
+            part = paragraph.parent if isinstance(paragraph.parent, nodes.block_quote) else paragraph
+            if part is paragraph or part.index(paragraph) == 0:
+                siblings, place = part.parent, part.parent.index(part)
+                parts = siblings[place : place + 1 + _length_of_answer(siblings[place + 1 :])]
+                siblings[place : place + len(parts)] = [nodes.container("", *parts, classes=["course-box", f"course-{kind}"])]
+
+
+def _length_of_answer(parts: list[Node]) -> int:
+    """How many of the parts after a question or an exercise belong to it: its cell, and what is folded."""
+    from docutils import nodes
+
+    length, folded = 0, False
+    for part in parts:
+        if isinstance(part, nodes.raw) and part.astext().startswith(("<details", "</details")):
+            folded = "</details" not in part.astext()
+        elif not folded and not (isinstance(part, nodes.container) and _EXERCISE.search(part.astext())):
+            break
+        length += 1
+    return length
 
 
 def _keep_together(app: Sphinx, tree: document) -> None:

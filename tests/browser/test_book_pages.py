@@ -138,8 +138,9 @@ def test_search_finds_the_lecture_first_that_teaches_a_word(word, browser, site)
 def test_questions_and_misconceptions_have_a_look(browser, site):
     page = browser.new_page()
     page.goto((site / "lectures" / "05_reduced_precision.html").as_uri())
-    looks = page.eval_on_selector_all(".course-box", "all => all.map(e => getComputedStyle(e).borderLeftColor)")
-    assert len(looks) > 5 and len(set(looks)) >= 3
+    looks = page.eval_on_selector_all(".course-box", "all => all.map(e => [e.className, getComputedStyle(e).borderLeftColor])")
+    assert len(looks) > 5 and len({name for name, _ in looks}) == len({color for _, color in looks}) >= 5
+    assert page.locator(".course-box > details").count() > 5 and page.locator(".course-box + details").count() == 0
     page.close()
 
 

@@ -110,6 +110,7 @@ def test_a_figure_follows_the_page_into_the_dark() -> None:
     text = style.svg(bars({"a": 1.0, "b": 2.0}, "ms", "b takes twice as long", highlight="b"))
     rules = text[text.index("@media (prefers-color-scheme: dark)") :]
     assert '[style*="fill: #ffffff"] {fill: #171717 !important}' in rules and "svg {fill: #e8e8e8}" in rules
+    assert "#patch_1 path {fill: none !important}" in rules, "the page is the paper"
 
 
 @pytest.mark.parametrize("height, width", [(1.2, 5.6), (3.0, 2.0)])
