@@ -191,14 +191,6 @@ def mark_values(axes: Axes, values: Mapping[str, float], colors: Sequence[str]) 
         top -= row * (name.count("\n") + 1)
 
 
-def mark_intervals(axes: Axes, places: Sequence[float], intervals: Sequence[tuple[float, float]], texts: Sequence[str]) -> None:
-    """A line over each horizontal bar from the low to the high end of its interval, with a text to the right."""
-    lows, highs = zip(*intervals, strict=True)
-    axes.hlines(places, lows, highs, color="black", lw=1.2)
-    for place, high, text in zip(places, highs, texts, strict=True):
-        axes.annotate(text, (high, place), (4, 0), textcoords="offset points", va="center")
-
-
 def _against(hue: Any, *, white: bool) -> str:
     """The color, darker until it can be read as text on white, or lighter until it can be read on a dark page."""
     from matplotlib.colors import to_hex, to_rgb

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
 _GRAY = "#777777"
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
-_Ends = Sequence[tuple[float, float]]
 
 
 def workflow() -> Figure:
@@ -136,15 +135,7 @@ def variants(plans: Mapping[str, Plan]) -> Figure:
     return figure
 
 
-def bars(
-    values: Mapping[str, float],
-    label: str,
-    title: str,
-    *,
-    form: str = "{:.1f}",
-    highlight: str = "",
-    intervals: _Ends = (),
-) -> Figure:
+def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}", highlight: str = "") -> Figure:
     """Horizontal bars in one color, with their values.
 
     Args:
@@ -153,21 +144,16 @@ def bars(
         title: the takeaway, with the baseline of a ratio.
         form: format of a value next to its bar.
         highlight: name of the bar that the title is about, which gets another color.
-        intervals: low and high end for each bar.
     """
     figure, axes = style.subplots(0.75 + 0.3 * len(values))
-    _bars(axes, values, label, form, highlight, intervals)
+    _bars(axes, values, label, form, highlight)
     figure.suptitle(title)
     return figure
 
 
-def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str, intervals: _Ends = ()) -> None:
+def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
     drawn = axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
-    texts = [form.format(value) for value in values.values()]
-    if intervals:
-        style.mark_intervals(axes, range(len(values)), intervals, texts)
-    else:
-        axes.bar_label(drawn, texts, padding=3)
+    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3)
     style.name_rows(axes, list(values))
     axes.set_xticks([])  # every bar has its value
     axes.spines["bottom"].set_visible(False)

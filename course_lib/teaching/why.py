@@ -59,8 +59,10 @@ def draw_speedups(record: Record, *, networks: Collection[str], batches: Collect
         speeds = [pair[kind] for pair in found.values()]
         middles = [speed["median"] for speed in speeds]
         axes.barh(places, middles, 0.36, color=style.color(index), label=f"engine in {kind}")
-        intervals = [(speed["low"], speed["high"]) for speed in speeds]
-        style.mark_intervals(axes, places, intervals, [f"{middle:.1f}x" for middle in middles])
+        axes.hlines(places, [speed["low"] for speed in speeds], [speed["high"] for speed in speeds], color="black", lw=1.2)
+        for place, speed in zip(places, speeds, strict=True):
+            text = f"{speed['median']:.1f}x"
+            axes.annotate(text, (speed["high"], place), (4, 0), textcoords="offset points", va="center")
     axes.axvline(1, color="#bbbbbb", lw=1)
     style.name_rows(axes, list(found))
     axes.set_xlabel(

@@ -18,7 +18,6 @@ import numpy as np
 from course_lib import style
 from course_lib.precision.quantization.fake_quant import straight_through
 from course_lib.precision.quantization.qdq import fake_quantize
-from course_lib.teaching.pictures import bars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,8 +108,8 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
     return drawn
 
 
-def accuracy_bars(shares: Mapping[str, float], images: int, title: str, highlight: str) -> Figure:
-    """The share of right answers of each network with its 95 % interval (Wilson, 1927).
+def accuracies(shares: Mapping[str, float], images: int, title: str, highlight: str) -> Figure:
+    """Dots for the share of right answers of each network, with the 95 % interval of Wilson (1927).
 
     Args:
         shares: 0 to 1, by name of the network.
@@ -118,15 +117,22 @@ def accuracy_bars(shares: Mapping[str, float], images: int, title: str, highligh
         title: the takeaway.
         highlight: name of the network that the title is about.
     """
+    drawn, axes = style.subplots(1.0 + 0.32 * len(shares))
     weight = 1.96**2 / images
-    intervals = []
-    for share in shares.values():
+    for row, (name, share) in enumerate(shares.items()):
         middle = (share + weight / 2) / (1 + weight)
         half = (weight * (share * (1 - share) + weight / 4)) ** 0.5 / (1 + weight)
-        intervals.append((100 * (middle - half), 100 * (middle + half)))
-    percent = {name: 100 * share for name, share in shares.items()}
-    label = f"right of {images} images (%), 95 % intervals"
-    return bars(percent, label, title, highlight=highlight, intervals=intervals)
+        low, high = 100 * (middle - half), 100 * (middle + half)
+        hue = style.color(name == highlight)
+        axes.plot([low, high], [row, row], color=hue, lw=7, alpha=0.35, solid_capstyle="butt")
+        axes.plot(100 * share, row, "o", ms=4, color=hue)
+        axes.annotate(f"{100 * share:.1f}", (high, row), (5, 0), textcoords="offset points", va="center")
+    style.name_rows(axes, list(shares))
+    axes.margins(x=0.2)
+    axes.grid(axis="y", color="#eeeeee")
+    axes.set_xlabel(f"accuracy on {images} images (%)\nwith 95 % intervals")
+    drawn.suptitle(title)
+    return drawn
 
 
 def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: int = 0) -> nn.Module:
