@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # They test how processes start and end, so theirs start as a user's do.
 REAL_WORKERS = (
-    *("tests/engines/", "tests/doubles/"),
+    *("tests/engines/", "tests/doubles/", "tests/labs/framework/test_isolation.py"),
     "tests/labs/test_lab10.py::test_nothing_of_a_submission",  # the server ends a process a moment after its worker
 )
 _end_of_session = contextlib.ExitStack()
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if controls and not config.getoption("--quick"):  # which starts so few processes that a server costs as much as it saves
         folder = _end_of_session.enter_context(tempfile.TemporaryDirectory())
         _end_of_session.enter_context(warm_processes.start(folder))
-    warm_processes.install_workers(wanted=lambda: not _running.startswith(REAL_WORKERS))
+    warm_processes.install(wanted=lambda: not _running.startswith(REAL_WORKERS))
     if config.getoption("--quick"):
         config.pluginmanager.register(long_tests.Quick())
     if config.getoption("--record-long"):

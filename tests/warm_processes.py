@@ -58,18 +58,32 @@ def command() -> list[str]:
     return [sys.executable, "-S", "-E", __file__, str(path)]
 
 
-def install_workers(wanted: Callable[[], bool] = lambda: True) -> None:
-    """From now on, workers of this interpreter that no sandbox surrounds are forked from the server, if there is one and it is `wanted`."""
-    from course_lib.engines.worker import environment, parent
+def install(wanted: Callable[[], bool] = lambda: True) -> None:
+    """From now on, workers and programs of the library that this interpreter starts without a sandbox are forked from the server.
 
-    start_anew = parent.Worker.__init__
+    Programs that may not see the library, such as those of learners' functions, are started as ever.
+
+    Args:
+        wanted: whether a process may be forked now. There must be a server as well.
+    """
+    from course_lib.engines.worker import environment, parent
+    from course_lib.labs.framework import runner
+
+    start_worker, run = parent.Worker.__init__, runner._run
 
     def start_warm(self, where=environment.HERE, *, launcher=None, **options):  # type: ignore[no-untyped-def]
         if where == environment.HERE and launcher is None and VARIABLE in os.environ and wanted():
             where = environment.Environment(where.name, tuple(command()))
-        start_anew(self, where, launcher=launcher, **options)
+        start_worker(self, where, launcher=launcher, **options)
+
+    def run_warm(program: list[str], *arguments):  # type: ignore[no-untyped-def]
+        of_library = program[:3] == [sys.executable, "-I", "-c"] and "from course_lib" in program[3]
+        if of_library and VARIABLE in os.environ and wanted():
+            program = [*command(), *program[2:]]
+        return run(program, *arguments)
 
     parent.Worker.__init__ = start_warm  # type: ignore[assignment,method-assign]
+    runner._run = run_warm  # type: ignore[assignment]
 
 
 def list_operators_once() -> None:
@@ -102,7 +116,7 @@ def serve(path: str) -> None:
     registry.all_backends()
     list_operators_once()
     exports_once.install()
-    install_workers()
+    install()
     gc.freeze()
 
     ended, ending = socket.socketpair()  # a signal makes it readable
