@@ -20,8 +20,8 @@ Row = Mapping[str, Any]
 DEFAULT = "tuned at 8"
 
 
-def draw_batches(rows: Sequence[Row]) -> Figure:
-    """Draw each engine's time over the batch size, relative to the fastest engine at that size."""
+def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
+    """Draw each engine's time over the batch size, relative to the fastest engine at that size. The source is below the axis."""
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
     best = {batch: min(row["ms"] for row in found if row["batch"] == batch) for batch in batches}
@@ -31,7 +31,7 @@ def draw_batches(rows: Sequence[Row]) -> Figure:
         axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
-    axes.set(xlabel="batch size", ylabel="time (best engine = 1)")
+    axes.set(xlabel=f"batch size\n{source}", ylabel="time (best engine = 1)")
     style.name_lines(axes)
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from course_lib.teaching.generation.serving import Served
 
 
-def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title: str) -> Figure:
+def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title: str, source: str) -> Figure:
     """Operations per byte over the number of new tokens in a call, with the device's ridge.
 
     Args:
         lines: by name, operations per byte by new tokens of all sequences together.
         ridge: operations that the device computes in the time in which it reads a byte.
         title: the takeaway.
+        source: the model and the device.
     """
     figure, axes = style.subplots(3.6)
     for index, (name, line) in enumerate(lines.items()):
@@ -33,7 +34,7 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
         axes.annotate(f"{limit} limits", (1, ridge), (0, offset), textcoords="offset points", fontsize=9, color="#555555")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set(xlabel="new tokens in one call", ylabel="operations per byte read", title=title)
+    axes.set(xlabel=f"new tokens in one call\n{source}", ylabel="operations per byte read", title=title)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     style.name_lines(axes)
