@@ -130,14 +130,6 @@ def test_a_page_scrolls_past_a_timeline(shown):
     assert page.get_by_role("status").inner_text() == before
 
 
-def test_a_timeline_follows_a_change_of_the_theme(shown):
-    page = shown(MAKERS["timeline"][0]())
-    drawn = "document.querySelector('canvas').toDataURL()"
-    light = page.evaluate(drawn)
-    page.evaluate("document.documentElement.style.color = document.body.style.color = 'rgb(230, 230, 230)'")
-    page.wait_for_function(f"{drawn} !== {light!r}")
-
-
 def test_names_appear_under_the_pointer_and_a_click_chooses(shown):
     page = shown(
         TimelineViewer(Timeline((Event("a_kernel", "kernel", 0, 1000, "s"), Event("b_kernel", "kernel", 3000, 1000, "s"))))
@@ -253,3 +245,11 @@ def test_python_sees_what_was_chosen(notebook, lab):
     lab.evaluate("() => { const c = window.jupyterapp.shell.currentWidget.content; c.activeCellIndex = 3; c.deselectAll(); }")
     lab.evaluate("() => window.jupyterapp.commands.execute('notebook:run-cell')")
     lab.get_by_text("'format': 'INT8'").wait_for()
+
+
+def test_a_timeline_follows_a_change_of_the_theme(notebook, lab):
+    canvas, theme = notebook["timeline"].locator("canvas").element_handle(), "apputils:change-theme"
+    for name in ("Dark", "Light"):
+        before = canvas.evaluate("canvas => canvas.toDataURL()")
+        lab.evaluate(f"() => window.jupyterapp.commands.execute('{theme}', {{theme: 'JupyterLab {name}'}})")
+        lab.wait_for_function("([canvas, before]) => canvas.toDataURL() !== before", arg=[canvas, before])

@@ -223,10 +223,11 @@ def test_jupyterlab_opens_without_news_and_for_learners_without_nbgrader(
     def left(program: str, command: list[str]) -> None:
         disabled = get_static_page_config(level="all").get("disabledExtensions", {})
         assert disabled["@jupyterlab/apputils-extension:announcements"]  # asks whether to fetch news, and looks for updates
+        assert os.environ["COURSE_FIGURES"] == "svg"
         assert disabled.get("@jupyter/nbgrader", False) is not instructor  # validate, formgrader, assignment and course list
         raise SystemExit(0)
 
-    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
+    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "COURSE_FIGURES"):
         monkeypatch.setenv(variable, "")
     monkeypatch.chdir(COURSE)
     monkeypatch.setattr(os, "execv", left)

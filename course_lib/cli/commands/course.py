@@ -85,6 +85,7 @@ def lab(
     configured = [str(folder / who) for who in ("everybody", *([] if instructor else ["learners"]))]
     for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
         os.environ[variable] = os.pathsep.join(filter(None, (*configured, os.environ.get(variable))))
+    os.environ["COURSE_FIGURES"] = "svg"  # kernels draw figures that follow JupyterLab's theme
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")  # Jupyter does not run as root, which is the usual user of a rented GPU machine
     os.execv(sys.executable, command)

@@ -82,7 +82,7 @@ const WIDGET = {
   draw(stage, { data, state, width, change }) {
     const build = data.builds[state.build], shown = passing(build, state), all = build.kernels;
     const rows = state.collapsed ? all.map((kernel) => kernel.nodes).filter((nodes) => nodes.length) : build.nodes.map((_, at) => [at]);
-    const narrow = width < 500, [nodeRight, kernelLeft] = (narrow ? [0.36, 0.45] : [0.4, 0.54]).map((share) => share * width), room = width - kernelLeft - 12;
+    const brief = width < 760, narrow = width < 500, [nodeRight, kernelLeft] = (narrow ? [0.36, 0.45] : [0.4, 0.54]).map((share) => share * width), room = width - kernelLeft - 12;
     const [letters, bold] = [6.4, 7.2].map((wide) => Math.floor(room / wide)), oneLine = all.every((kernel) => facts(kernel).join(", ").length <= letters);
     const tall = (oneLine ? 2 : 3) * LINE + 10, distance = tall + 6, span = Math.max(rows.length * ROW, all.length * distance), top = 22;
     const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
@@ -90,7 +90,7 @@ const WIDGET = {
     const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span, distance);
     const home = new Map(), most = Math.max(...all.map((kernel) => kernel.bytes), 1);
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
-      label(0, 12, narrow ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, narrow ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
+      label(0, 12, brief ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, brief ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
       const color = KINDS[kindOf(kernel)][1], faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
       const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = tall / Math.max(joined.length, 1), edge = places[at] - tall / 2;

@@ -84,8 +84,6 @@ function begin(stage) {
     element("span", {}, element("i", { style: "background:var(--course-faint)" }), `${data.device} idle`), element("span", {}, "paler: short events with pauses"));
   keepKeys(canvas);
   stage.append(canvas, legend, hint);
-  stage.style.transition = "color 1ms"; // a canvas keeps its colors, so it is painted again when a theme changes them
-  stage.addEventListener("transitionend", ({ target, propertyName }) => target === stage && propertyName === "color" && paint(stage));
   const show = (start, end) => {
     const { data, change } = stage.view, length = Math.min(Math.max(end - start, SHORTEST), data.end - data.start);
     const from = Math.min(Math.max(start, data.start), data.end - length);

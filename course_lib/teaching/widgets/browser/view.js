@@ -188,5 +188,11 @@ function mount(widget, el, data, state, save) {
     refresh();
   });
   seen.observe(el);
-  return { update: (part) => { Object.assign(state, part); refresh(); }, end: () => { clearTimeout(saving); seen.disconnect(); } };
+  let ink = getComputedStyle(el).color;
+  const watch = widget.keeps && setInterval(() => { // a canvas keeps its colors, and JupyterLab changes its theme without an event here
+    if (ink === getComputedStyle(el).color) return;
+    ink = getComputedStyle(el).color;
+    refresh();
+  }, 500);
+  return { update: (part) => { Object.assign(state, part); refresh(); }, end: () => { clearTimeout(saving); clearInterval(watch); seen.disconnect(); } };
 }
