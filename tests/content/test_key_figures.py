@@ -75,6 +75,7 @@ def test_no_word_is_cut_small_or_under_another(picture: Path) -> None:
     svg = picture.read_text(encoding="utf-8")
     assert faults(svg) == []
     if picture.parent.name == "figures":
+        assert svg.count("font-weight: 700; font-size: 10px") == 1, "a title has one line"
         sizes = [float(size) for size in re.findall(r'<text style="[^"]*font-size: ([\d.]+)', svg)]
         assert 358 * min(sizes) / float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1]) >= 10.5, "pixels of text on a phone"
 
@@ -88,7 +89,7 @@ def test_a_word_that_is_cut_and_one_under_another_are_found() -> None:
 
 
 def test_names_of_lines_colors_and_marks_stay_apart_and_are_dark_enough_for_text() -> None:
-    with pytest.raises(ValueError, match=r"may be 5\.6 inches wide, got 7: stack its panels"):
+    with pytest.raises(ValueError, match=r"may be 4\.1 inches wide, got 7: stack its panels"):
         style.figure(3, width=7)
     named, marked = style.figure(2), style.figure(2.4)
     axes = named.add_subplot()
@@ -113,7 +114,7 @@ def test_a_figure_follows_the_page_into_the_dark() -> None:
     assert "#patch_1 path {fill: none !important}" in rules, "the page is the paper"
 
 
-@pytest.mark.parametrize("height, width", [(1.2, 5.6), (3.0, 2.0)])
+@pytest.mark.parametrize("height, width", [(1.2, 4.1), (3.0, 2.0)])
 def test_a_figure_in_a_notebook_is_a_white_card_with_round_corners(height: float, width: float) -> None:
     figure = style.figure(height, width=width)
     figure.add_subplot(title="a").plot([1, 2])
