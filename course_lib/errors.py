@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Values of `CourseError.code` that more than one module reads.
 MISSING_FILE = "missing_file"  # a file was not handed in
+UNREADABLE = "unreadable"  # a file that was handed in is not text, JSON, TOML or a recipe, or is too long
 PRECISION = "precision"  # layers, or what the recipe says of them, are not of the expected number type
 PROFILE = "profile"  # the recipe's profiles and the model do not fit together
 FIXED_DIMENSION = "fixed_dimension"  # the same, because a dimension of the model is not dynamic

@@ -25,9 +25,11 @@ from course_lib.benchmark import Comparison
 from course_lib.benchmark.device_lock import in_turn
 from course_lib.engines import Plan, split_target
 from course_lib.errors import (
+    MISSING_FILE,
     NO_ANSWER,
     OTHER_NAME,
     TWO_READINGS,
+    UNREADABLE,
     BackendUnavailable,
     CourseError,
     EngineError,
@@ -51,6 +53,8 @@ _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
     OTHER_NAME: "`export_onnx` takes names from the module's signature(), `torch.onnx.export` from input_names and output_names.",
+    MISSING_FILE: "Solve the task whose cell writes this file, then run that cell again.",
+    UNREADABLE: "Run the notebook's cell that writes this file again, or correct the place that the message names.",
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."

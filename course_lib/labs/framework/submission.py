@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from course_lib._util import text_files, toml_text
 from course_lib._util.files import state_folder, write_atomically
-from course_lib.errors import MISSING_FILE, BuildError, CourseError, EngineError, PrecisionError, RecipeError
+from course_lib.errors import MISSING_FILE, UNREADABLE, BuildError, CourseError, EngineError, PrecisionError, RecipeError
 from course_lib.recipe import Recipe, one_line
 
 KEY = "learner"
@@ -111,7 +111,7 @@ def submitted_recipe(folder: Path, name: str = "recipe.toml") -> Recipe:
     try:
         return Recipe.load(file)
     except RecipeError as error:
-        raise RecipeError(str(error).replace(str(file), name), code=error.code) from None
+        raise RecipeError(str(error).replace(str(file), name), code=error.code or UNREADABLE) from None
 
 
 def model_and_recipe(folder: Path, precision: str = "") -> tuple[Path, Recipe]:
@@ -127,7 +127,7 @@ def read_text(file: Path, max_bytes: int) -> str:
     try:
         return text_files.decode(_content(file, max_bytes))
     except UnicodeDecodeError as error:
-        raise EngineError(f"{file.name} cannot be read as text: {error}"[:200]) from None
+        raise EngineError(f"{file.name} cannot be read as text: {error}"[:200], code=UNREADABLE) from None
 
 
 def read_json(file: Path, max_bytes: int) -> object:
@@ -135,7 +135,7 @@ def read_json(file: Path, max_bytes: int) -> object:
     try:
         return json.loads(_content(file, max_bytes))
     except (ValueError, RecursionError):
-        raise EngineError(f"{file.name} is not JSON: write it with json.dump") from None
+        raise EngineError(f"{file.name} is not JSON: write it with json.dump", code=UNREADABLE) from None
 
 
 def read_toml(file: Path, max_bytes: int) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def read_toml(file: Path, max_bytes: int) -> dict[str, Any]:
     try:
         return toml_text.loads(text_files.decode(_content(file, max_bytes)))
     except (ValueError, RecursionError) as error:
-        raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}") from None
+        raise EngineError(f"{file.name} is not TOML: {' '.join(str(error).split())[:120]}", code=UNREADABLE) from None
 
 
 def checked(kind: Any, values: object, place: str, code: str = "") -> Any:
@@ -161,7 +161,7 @@ def _content(file: Path, max_bytes: int) -> bytes:
     except FileNotFoundError:
         raise EngineError(missing(file.name), code=MISSING_FILE) from None
     except OSError as error:
-        raise EngineError(f"{file.name} cannot be read as text: {error.strerror}") from None
+        raise EngineError(f"{file.name} cannot be read as text: {error.strerror}", code=UNREADABLE) from None
     if len(content) > max_bytes:
-        raise EngineError(f"{file.name} is longer than {max_bytes:,} bytes")
+        raise EngineError(f"{file.name} is longer than {max_bytes:,} bytes", code=UNREADABLE)
     return content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION
+from course_lib.errors import FIXED_DIMENSION, PRECISION
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab02_fusion import checks
@@ -25,7 +25,6 @@ class Fusion(Lab):
     run_hint = "Load your engine in the notebook and run batches of 1, 3, 8 and 32: the error appears there too."
     build_hints: ClassVar = {
         PRECISION: "Keep every tensor in float32. Smaller types are the subject of lab 04.",
-        MISSING_FILE: "Task 2 writes model.onnx. Solve it, then run its cell again.",
         FIXED_DIMENSION: "The batch has to stay dynamic, 1 to 32. export_onnx keeps it dynamic; in a reshape, write -1 for it.",
         "": "Build it in the notebook with course_lib.engines.build and lab.recipe: the same error appears there.",
     }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab03_tuning import checks, given
-from course_lib.labs.lab03_tuning.checks import TuningWork
 
 
 class Tuning(Lab):
@@ -16,7 +14,7 @@ class Tuning(Lab):
 
     name = "lab03_tuning"
     title = "Lab 03: tune and keep"
-    work_class = TuningWork
+    work_class = checks.TuningWork
     artifacts: ClassVar = dict.fromkeys((given.ANSWERS, checks.RECIPE, checks.TIMING, checks.CACHE), checks.MOST_BYTES)
     tasks = (
         Task("widths", "Widths without padding", 2, checks.widths),
@@ -28,7 +26,6 @@ class Tuning(Lab):
     )
     process_s: ClassVar = 60.0  # the reference's two files take 2 s on two loaded cores, and nothing is timed
     build_hints: ClassVar = {
-        MISSING_FILE: "The task's cell writes it. Run it, then check again.",
         "": "Run the task's cells again, and print what they write.",
     }
 

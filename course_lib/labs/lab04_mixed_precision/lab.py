@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.errors import FIXED_DIMENSION, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab04_mixed_precision import checks, given
@@ -28,7 +28,6 @@ class MixedPrecision(Lab):
     )
     build_hints: ClassVar = {
         PRECISION: "`precision` is a statement about the graph. Which function of the course writes FP16 into a graph?",
-        MISSING_FILE: "The cell of the task writes this file. Solve it, then run the cell again.",
         **dict.fromkeys(
             (PROFILE, FIXED_DIMENSION), f"Batch and rows are dynamic: the notebook's `service` covers {checks.SERVICE}."
         ),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab06_qat import checks, given
-from course_lib.labs.lab06_qat.checks import QatWork
 
 
 class QuantizationAwareTraining(Lab):
@@ -16,7 +14,7 @@ class QuantizationAwareTraining(Lab):
 
     name = "lab06_qat"
     title = "Lab 06: training for INT8"
-    work_class = QatWork
+    work_class = checks.QatWork
     artifacts: ClassVar = {
         **dict.fromkeys((checks.CHOICES, checks.QAT), checks.MAX_BYTES),
         given.TRAINED: given.MAX_BYTES,
@@ -29,7 +27,6 @@ class QuantizationAwareTraining(Lab):
         Task("recover", "Accuracy that calibration loses", 3, checks.recover),
     )
     build_hints: ClassVar = {
-        MISSING_FILE: "Solve the task whose cell writes this file, then run that cell again.",
         "": "The message names a file, and a layer or a part of it. Print that part in the notebook.",
     }
 

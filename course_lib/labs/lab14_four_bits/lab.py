@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import MISSING_FILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab14_four_bits import checks, given
-from course_lib.labs.lab14_four_bits.checks import FourBitsWork
 
 
 class FourBits(Lab):
@@ -16,7 +14,7 @@ class FourBits(Lab):
 
     name = "lab14_four_bits"
     title = "Lab 14: four bits"
-    work_class = FourBitsWork
+    work_class = checks.FourBitsWork
     artifacts: ClassVar = {
         **dict.fromkeys((checks.LEARNER, checks.PACKED, checks.SCALES), checks.MAX_BYTES),
         given.FILE: given.MAX_BYTES,
@@ -28,7 +26,6 @@ class FourBits(Lab):
         Task("plan", "Weights that the kernels read as they are stored", 2, checks.plan),
     )
     build_hints: ClassVar = {
-        MISSING_FILE: "Solve the task whose last cell writes this file, then run that cell again.",
         "": "The message names a product or an array. Print its type and its shape in the notebook.",
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from course_lib.errors import FIXED_DIMENSION, MISSING_FILE, PRECISION, PROFILE
+from course_lib.errors import FIXED_DIMENSION, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab16_your_network import checks
@@ -32,7 +32,6 @@ class YourNetwork(Lab):
     build_hints: ClassVar = {
         "": "Each size between min and max must work. Does forward() write a size as a number, such as view(8, -1)?",
         PRECISION: "`precision` states the graph's number types and does not change them. Which function of the course changes them?",
-        MISSING_FILE: "The notebook's cells write the files. Run them, then check again.",
         **dict.fromkeys(
             (PROFILE, FIXED_DIMENSION), "Name each dimension that changes in signature(), and give it min, opt and max."
         ),

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from course_lib import labs
 from course_lib.errors import EngineError, RecipeError
+from course_lib.labs import Examiner
 from course_lib.labs.framework.submission import read_json, read_text, read_toml, submitted_recipe
 
 READERS = {"a.py": read_text, "a.json": read_json, "a.toml": read_toml}
@@ -53,3 +55,23 @@ def test_a_message_about_a_recipe_does_not_show_the_graders_folder(tmp_path: Pat
     (tmp_path / "recipe.toml").write_text("batch = 8")
     with pytest.raises(RecipeError, match=r"^recipe.toml: unknown key 'batch'"):
         submitted_recipe(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lab", "task", "name", "content", "said"),
+    [
+        ("lab01", "profile", "recipe.toml", b"precision = [", "recipe.toml: not valid TOML"),
+        ("lab01", "accuracy", "recipe.toml", b"batch = 8", "unknown key 'batch'"),
+        ("lab02", "causes", "causes.json", b"{", "causes.json is not JSON"),
+        ("lab09", "answers", "serving_loop.py", b"\xff\xfe\x00", "cannot be read as text"),
+        ("lab11", "settings", "settings.toml", b"a = [", "settings.toml is not TOML"),
+    ],
+)
+def test_the_hint_for_a_file_that_cannot_be_read_is_true(
+    lab: str, task: str, name: str, content: bytes, said: str, tmp_path: Path
+) -> None:
+    """It said that the same error appears in a build, which does not read the file."""
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / name).write_bytes(content)
+    (outcome,) = labs.find(lab).examine(tmp_path, Examiner(), only=task).outcomes
+    assert said in outcome.message and outcome.hint.startswith("Run the notebook's cell that writes this file again"), outcome
