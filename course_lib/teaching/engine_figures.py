@@ -1,4 +1,4 @@
-"""The effect of settings, profiles, fusion and caches, drawn from the rows that ``benchmarks/engines.py`` records.
+"""The effect of settings, profiles and fusion, drawn from the rows that ``benchmarks/engines.py`` records.
 
 Rows are plain JSON values as the script writes them; those with ``failed`` are left out.
 """
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import style
 from course_lib.errors import CourseError
-from course_lib.teaching.pictures import log_dots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,39 +48,19 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
     left.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
     left.margins(x=0.15)
     style.name_rows(left, ["default: 1024 MiB,\nlevel 3", *names[1:]])
-    left.set_xlabel("time of one build (s)")
+    left.set_xlabel("seconds of\none build")
     for index, batch in enumerate(sorted({row["batch"] for row in measured})):
         mine = [row for row in measured if row["batch"] == batch]
         places = [names.index(row["engine"]) + 0.24 * index - 0.12 for row in mine]
         _intervals(right, mine, places, index + 1, f"batch {batch}")
     right.axvline(1, color="0.4", lw=1, ls="--")
-    right.set_xlabel("speed over the default")
-    style.name_colors(right)
+    right.set_xlabel("speed over\nthe default")
+    style.name_colors(left, right.get_legend_handles_labels()[0])
     spread = [row["speedup"]["median"] for row in measured]
     built = sorted(seconds.values())
     takeaway = f"Builds of {built[0]:.0f} to {built[-1]:.0f} s, engines of {min(spread):.2f} to {max(spread):.2f} times the default's speed"
     figure.suptitle(takeaway)
     return figure
-
-
-def draw_caches(rows: Sequence[Row]) -> Figure:
-    """Draw the time until the same engine is ready, without a cache and with each cache."""
-    found = {row["from"]: row["build_s"] for row in _those(rows, "cache")}
-    ways = list(found)
-    times = found[ways[0]] / found[ways[-1]]
-    return log_dots(
-        found, "time until the plan is ready (s)", f"With the {ways[-1]}, the plan is ready {times:.3g} times as fast"
-    )
-
-
-def draw_switch(rows: Sequence[Row]) -> Figure:
-    """Draw the host time of a run in three cases: one context that switches profiles, one context per profile, and no second profile."""
-    found = _those(rows, "switch")
-    times = {f"{row['engine'].rpartition(', ')[2]}: {way}": ms for row in found for way, ms in row["ms"].items()}
-    worst = max(found, key=lambda row: row["speedup"]["median"])
-    name = worst["engine"].rpartition(", ")[2]
-    title = f"Another profile in every run: {worst['speedup']['median']:.3g} times as long ({name})"
-    return log_dots(times, "host time of one run (ms)", title)
 
 
 def draw_fusion(rows: Sequence[Row]) -> Figure:
@@ -113,8 +92,6 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
 FIGURES: Mapping[str, Callable[[Sequence[Row]], Figure]] = {
     "batches": draw_batches,
     "settings": draw_settings,
-    "caches": draw_caches,
-    "switch": draw_switch,
     "fusion": draw_fusion,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -74,26 +75,26 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
 
 
 def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (dB)") -> Figure:
-    """Draw one row per data set and one column per method, with the quality as color and number. Higher is better.
+    """Draw one row per method and one column per data set, with the quality as color and number. Higher is better.
 
     Args:
         results: quality by data set and then by method; all rows have the same methods.
         unit: unit of the numbers.
     """
     methods = list(next(iter(results.values())))
-    values = np.array([[row[method] for method in methods] for row in results.values()])
-    drawn, axes = style.subplots(1.2 + 0.42 * len(results))
+    values = np.array([[row[method] for row in results.values()] for method in methods])
+    drawn, axes = style.subplots(1.3 + 0.36 * len(methods))
     shown = axes.imshow(values, aspect="auto", cmap="viridis")
     middle = (values.min() + values.max()) / 2
     for (row, column), value in np.ndenumerate(values):
         axes.text(column, row, f"{value:.1f}", ha="center", va="center", color="white" if value < middle else "black")
-    axes.set_xticks(range(len(methods)), methods)
-    axes.set_yticks(range(len(results)), list(results))
+    axes.set_xticks(range(len(results)), [textwrap.fill(name, 8) for name in results])
+    axes.set_yticks(range(len(methods)), methods)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
     drawn.colorbar(shown, label=unit)
-    worst = values.min(0)
+    worst = values.min(1)
     best = int(worst.argmax())
     axes.set_title(f"In its worst case {methods[best]} is the best of these: {worst[best]:.1f}", loc="left")
     return drawn

@@ -105,7 +105,7 @@ def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -
     box(axes, _NODE, y, 0.8 * ROW, hue)
     axes.text(_NODE[0] + 0.12, y, operator, weight="bold", va="center")
     name = name.removesuffix(f"/{operator}") or name
-    room = 22 - 3 * len(operator) // 2  # letters after the bold ones
+    room = 21 - 3 * len(operator) // 2  # letters after the bold ones
     if len(name) <= room or room > 8:  # a few letters of a name tell nothing
         axes.text(_NODE[1] - 0.12, y, short(name, room), fontsize=9, va="center", ha="right", color="#333333")
 
@@ -113,5 +113,6 @@ def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -
 def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
     box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
+    operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
     axes.text(left, y - 0.24, short(operators, 22) or "no ONNX node", weight=weight, va="center")
-    axes.text(left, y + 0.3, short(kernel.short_name, 25), va="center", color="#333333")
+    axes.text(left, y + 0.3, short(kernel.short_name, 23), va="center", color="#333333")

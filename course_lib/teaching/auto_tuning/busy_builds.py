@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,12 @@ def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> Figure:
     for row in rows:
         if row["batch"] == batch:
             hosts.setdefault((row["gpus"], row["cores"]), []).append(row)
-    figure = style.figure(1.4 + 0.3 * sum(map(len, hosts.values())))
+    figure = style.figure(1.4 + 0.36 * sum(map(len, hosts.values())))
     parts = figure.subplots(len(hosts), 1, sharex=True, squeeze=False, height_ratios=[len(shown) for shown in hosts.values()])
     for axes, ((gpus, cores), shown) in zip(parts[:, 0], hosts.items(), strict=True):
         _dots(axes, shown)
         axes.set_title(f"{gpus} GPU{'s' if gpus > 1 else ''}, {cores} cores", loc="left", fontsize=9)
-    parts[-1, 0].set_xlabel(f"µs of one inference at batch {batch} (dot: engine, line: median)")
+    figure.supxlabel(f"µs of one inference at batch {batch} (dot: engine, line: median)", fontsize=9)
     first = next(iter(hosts.values()))
     ratios = {row["condition"]: median(row["replays_us"]) / median(first[0]["replays_us"]) for row in first}
     worst = max(ratios, key=lambda condition: ratios[condition])
@@ -48,6 +49,6 @@ def _dots(axes: Axes, rows: Sequence[Row]) -> None:
         times = row["replays_us"]
         axes.plot(times, [place] * len(times), "o", ms=5, alpha=0.6, color=hue)
         axes.plot([median(times)] * 2, [place - 0.35, place + 0.35], color=hue, lw=2)
-    axes.set_yticks(range(len(rows)), [row["condition"] for row in rows])
+    axes.set_yticks(range(len(rows)), [textwrap.fill(row["condition"], 25) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="x", color="0.9")

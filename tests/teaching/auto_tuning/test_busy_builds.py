@@ -40,4 +40,4 @@ def test_the_title_follows_from_the_rows() -> None:
 
     figure = draw_busy_builds([row("alone", 10.0, 12.0, 11.0), row("a film", 22.0, 30.0, 11.0)], batch=8)
     assert figure.get_suptitle().startswith("Built beside a film, the median engine takes 2.00 times")
-    assert figure.axes[0].get_xlabel().startswith("µs of one inference at batch 8")
+    assert figure.get_supxlabel().startswith("µs of one inference at batch 8")
