@@ -1,4 +1,4 @@
-"""Small figures for notebooks: the workflow and its memory, a profile's range, variants of a plan side by side, images."""
+"""Small figures for notebooks: a profile's range, variants of a plan side by side, images."""
 
 from __future__ import annotations
 
@@ -15,75 +15,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Plan
     from course_lib.recipe import ShapeRange
 
-_HOST, _DEVICE, _YOURS = style.COLORS[0], style.COLORS[1], style.COLORS[2]
-_GRAY = "#777777"
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
-
-
-def workflow() -> Figure:
-    """Builder, network, config, profile, plan, runtime, engine, context and plugin: which object creates which, and the memory of each."""
-    figure, axes = style.subplots(5.2)
-    _panel(axes, 4.4, 8.6, "build: once, on the build machine")
-    _panel(axes, 0.0, 3.4, "run: for every request, on the GPU")
-
-    _card(axes, 0.2, 8.0, 2.2, "your weights", "numpy, ONNX file", _YOURS)
-    _card(axes, 0.2, 7.0, 2.2, "network", "layers; borrows weights", _HOST)
-    _card(axes, 0.2, 6.0, 2.2, "config", "workspace, flags", _HOST)
-    _card(axes, 0.2, 5.0, 2.2, "profile", "min, opt, max", _HOST)
-    _card(axes, 3.0, 6.0, 1.5, "builder", "makes and reads", _HOST)
-    _card(axes, 5.0, 6.0, 1.2, "plan", "bytes, a file", _HOST)
-    _card(axes, 5.0, 2.8, 1.2, "runtime", "reads plans", _HOST)
-    _card(axes, 1.7, 2.8, 2.1, "engine", "weights on the GPU", _DEVICE)
-    _card(axes, 1.7, 1.7, 2.1, "context", "activations, scratch", _DEVICE)
-    _card(axes, 1.7, 0.6, 2.1, "input, output buffers", "on the GPU", _YOURS)
-    _card(axes, 0.2, 2.8, 1.1, "plugin", "your kernel", _YOURS, dashed=True)
-
-    _arrow(axes, (1.3, 7.65), (1.3, 7.35))
-    _arrow(axes, (2.4, 7.0), (3.2, 6.35))
-    _arrow(axes, (2.4, 6.0), (3.0, 6.0))
-    _arrow(axes, (2.4, 5.0), (3.2, 5.65))
-    _arrow(axes, (4.5, 6.0), (5.0, 6.0))
-    _arrow(axes, (5.6, 5.65), (5.6, 3.15))
-    _arrow(axes, (5.0, 2.8), (3.8, 2.8), "deserializes", (4.4, 3.0))
-    _arrow(axes, (2.75, 2.45), (2.75, 2.05), "creates", (3.2, 2.25))
-    _arrow(axes, (2.75, 0.95), (2.75, 1.35), "only addresses", (3.45, 1.15))
-    _arrow(axes, (1.3, 2.8), (1.7, 2.8))
-
-    legend = {_HOST: "TensorRT's, in host memory", _DEVICE: "TensorRT's, in GPU memory", _YOURS: "yours: keep it alive"}
-    for y, (hue, text) in zip((1.7, 1.3, 0.9), legend.items(), strict=True):
-        axes.text(4.3, y, text, va="center", fontsize=8, color=hue, weight="bold")
-    axes.set(xlim=(-0.05, 6.45), ylim=(-0.1, 9.2))
-    axes.set_axis_off()
-    axes.set_title("The plan separates the two phases: build once, then run many times")
-    return figure
-
-
-def _panel(axes: Axes, low: float, high: float, title: str) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
-    axes.add_patch(
-        FancyBboxPatch((0, low), 6.4, high - low, "round,pad=0,rounding_size=0.15", facecolor="#f4f4f4", edgecolor="none")
-    )
-    axes.text(0.05, high + 0.25, title, va="center", fontsize=9, color="#333333")
-
-
-def _card(axes: Axes, left: float, y: float, width: float, name: str, detail: str, hue: str, *, dashed: bool = False) -> None:
-    from matplotlib.colors import to_rgba
-    from matplotlib.patches import FancyBboxPatch
-
-    box = FancyBboxPatch((left, y - 0.36), width, 0.72, "round,pad=0,rounding_size=0.1", lw=1.3, edgecolor=hue)
-    box.set(facecolor=to_rgba(hue, 0.15), linestyle="--" if dashed else "-")
-    axes.add_patch(box)
-    axes.text(left + width / 2, y + 0.14, name, ha="center", va="center", fontsize=9, weight="bold")
-    axes.text(left + width / 2, y - 0.17, detail, ha="center", va="center", fontsize=8, color="#333333")
-
-
-_Point = tuple[float, float]
-
-
-def _arrow(axes: Axes, start: _Point, end: _Point, text: str = "", at: _Point = (0, 0)) -> None:
-    axes.annotate("", xy=end, xytext=start, arrowprops={"arrowstyle": "-|>", "color": _GRAY, "shrinkA": 1, "shrinkB": 1})
-    axes.text(*at, text, ha="center", va="center", fontsize=8, color="#555555")
 
 
 def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 0, name: str = "batch") -> Figure:

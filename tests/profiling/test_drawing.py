@@ -12,7 +12,7 @@ from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.profiling import draw
 from course_lib.profiling.layer_tables.table_diff import diff
 from course_lib.recipe import ShapeRange
-from course_lib.teaching.pictures import bars, draw_range, gallery, variants, workflow
+from course_lib.teaching.pictures import bars, draw_range, gallery, variants
 
 TABLE = LayerTable(
     (
@@ -172,6 +172,6 @@ def test_every_figure_renders_and_says_what_it_shows():
     ranges = [draw_range(shapes, {1: True, 4: True, 5: wrong}) for wrong in (False, True)]
     titles = [figure.axes[0].get_title(loc="left") for figure in ranges]
     assert "outside raise an error" in titles[0] and "do not match" in titles[1] and "fp16" in sizes.get_suptitle()
-    others = (workflow(), bars({"a": 1.0, "b": 2.0}, "size (kB)", "b is larger"), gallery({"ink": np.eye(8)}, "A diagonal"))
+    others = (bars({"a": 1.0, "b": 2.0}, "size (kB)", "b is larger"), gallery({"ink": np.eye(8)}, "A diagonal"))
     for figure in (draw(TABLE), draw(before=BEFORE, after=AFTER), sizes, *ranges, *others):
         assert style.png(figure).startswith(b"\x89PNG")
