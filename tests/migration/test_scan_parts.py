@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.migration.analysis import python2
 from course_lib.migration.analysis.evaluate import outcomes
-from course_lib.migration.analysis.guards import All, AnyOf, Has, Not, Presumed, Unclear
+from course_lib.migration.analysis.guards import UNCLEAR, all_of, any_of, has, opposite, presumed
 from course_lib.migration.tables.api_table import ApiTable
 
 
@@ -43,15 +43,26 @@ def test_a_version_check_is_worked_out(test: str, on_11: set[bool], on_8: set[bo
 
 def test_conditions_combine() -> None:
     table = ApiTable.load("11.4")
-    yes, no, unclear = Has("IPluginV3"), Has("UffParser"), Unclear()
-    assert [one.holds(table) for one in (yes, no, unclear, Not(yes), Not(unclear))] == [True, False, None, False, None]
-    assert [All(parts).holds(table) for parts in ((), (yes, unclear), (no, unclear), (yes, yes))] == [True, None, False, True]
-    assert [AnyOf(parts).holds(table) for parts in ((), (yes, unclear), (no, unclear), (no, no))] == [False, True, None, False]
-    assert [Not(All((yes, part))).holds(table) for part in (yes, no, unclear)] == [False, True, None]
-    assert [Not(AnyOf((no, part))).holds(table) for part in (yes, no, unclear)] == [False, True, None]
-    assert [Presumed(part).holds(table) for part in (yes, no, unclear)] == [True, False, True]
-    assert Not(Presumed(no)).holds(table) is True and Not(Not(yes)).holds(table) is True
-    assert Has("*.num_io_tensors").holds(table) is True and Has("*.num_bindings").holds(table) is False
+    yes, no, unclear = has("IPluginV3"), has("UffParser"), UNCLEAR
+    assert [one.holds(table) for one in (yes, no, unclear, opposite(yes), opposite(unclear))] == [
+        True,
+        False,
+        None,
+        False,
+        None,
+    ]
+    assert [all_of(parts).holds(table) for parts in ((), (yes, unclear), (no, unclear), (yes, yes))] == [
+        True,
+        None,
+        False,
+        True,
+    ]
+    assert [any_of(parts).holds(table) for parts in ((), (yes, unclear), (no, unclear), (no, no))] == [False, True, None, False]
+    assert [opposite(all_of((yes, part))).holds(table) for part in (yes, no, unclear)] == [False, True, None]
+    assert [opposite(any_of((no, part))).holds(table) for part in (yes, no, unclear)] == [False, True, None]
+    assert [presumed(part).holds(table) for part in (yes, no, unclear)] == [True, False, True]
+    assert opposite(presumed(no)).holds(table) is True and opposite(opposite(yes)).holds(table) is True
+    assert has("*.num_io_tensors").holds(table) is True and has("*.num_bindings").holds(table) is False
 
 
 # ---- Python 2

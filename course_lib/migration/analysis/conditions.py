@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 from course_lib.migration.analysis import naming
 from course_lib.migration.analysis.evaluate import asks_the_installer
-from course_lib.migration.analysis.guards import All, AnyOf, Condition, Has, Not, VersionTest
+from course_lib.migration.analysis.guards import Condition, all_of, any_of, has, opposite, partly, version_test
 from course_lib.migration.analysis.inference import Scope
 from course_lib.migration.tables import known
-from course_lib.migration.tables.api_table import ApiTable
 
 _ENUM_LISTS = ("__members__", "__dict__")
 
@@ -20,19 +19,19 @@ def condition_of(test: ast.expr, scope: Scope) -> Condition | None:
     """The condition of a test on the version; None for any other test."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = condition_of(test.operand, scope)
-        return None if inner is None else Not(inner)
+        return None if inner is None else opposite(inner)
     if isinstance(test, ast.BoolOp):
         return _joined(test, scope)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.In | ast.NotIn):
         found = _member(test.left, test.comparators[0], scope)
         if found:
-            return Not(found) if isinstance(test.ops[0], ast.NotIn) else found
+            return opposite(found) if isinstance(test.ops[0], ast.NotIn) else found
     if isinstance(test, ast.Name | ast.Attribute) and (text := ast.unparse(test)) in scope.program.conditions:
         return scope.program.conditions[text]
     if isinstance(test, ast.Call) and (asked := _call(test, scope)):
         return asked
     if scope.program.speaks_of_versions and (holds_version(test, scope) or _names_a_version(test)):
-        return VersionTest(test, scope.program.version_values)
+        return version_test(test, scope.program.version_values)
     return None
 
 
@@ -87,21 +86,8 @@ def _joined(test: ast.BoolOp, scope: Scope) -> Condition | None:
     if not asked:
         return None
     if len(asked) == len(parts):
-        return All(asked) if isinstance(test.op, ast.And) else AnyOf(asked)
-    return _Partly(All(asked)) if isinstance(test.op, ast.And) else Not(_Partly(All(tuple(Not(part) for part in asked))))
-
-
-class _Partly(Condition):
-    """``new and wanted``: false if the version makes it false. Otherwise `wanted` decides, and both branches are reached."""
-
-    def __init__(self, asked: Condition) -> None:
-        self.asked = asked
-
-    def holds(self, table: ApiTable) -> bool | None:
-        return self.asked.holds(table)
-
-    def fails(self, table: ApiTable) -> bool | None:
-        return True
+        return all_of(asked) if isinstance(test.op, ast.And) else any_of(asked)
+    return partly(all_of(asked)) if isinstance(test.op, ast.And) else opposite(partly(all_of(map(opposite, asked))))
 
 
 def _member(left: ast.expr, right: ast.expr, scope: Scope) -> Condition | None:
@@ -115,17 +101,17 @@ def _member(left: ast.expr, right: ast.expr, scope: Scope) -> Condition | None:
     if isinstance(right, ast.Call) and isinstance(right.func, ast.Name) and right.func.id in ("dir", "vars") and right.args:
         return _has(right.args[0], left.value, scope)
     owner = scope.program.member_lists.get(ast.unparse(right))  # known = trt.Enum.__members__
-    return Has(f"{owner}.{left.value}") if owner else None
+    return has(f"{owner}.{left.value}") if owner else None
 
 
 def _has(holder: ast.expr, name: str, scope: Scope) -> Condition | None:
     kind, _ = scope.guessed(holder)
     if kind == "trt":
-        return Has(name)
+        return has(name)
     owner = kind.removeprefix("class:")
     if owner in known.classes():
-        return Has(f"{owner}.{name}")
-    return Has(f"*.{name}") if not kind and known.owners_of(name) else None
+        return has(f"{owner}.{name}")
+    return has(f"*.{name}") if not kind and known.owners_of(name) else None
 
 
 def _call(test: ast.Call, scope: Scope) -> Condition | None:

@@ -7,135 +7,86 @@ holds and fails, and both of its branches count as reached.
 from __future__ import annotations
 
 import ast
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-
-from typing_extensions import override
 
 from course_lib.migration.analysis.evaluate import outcomes
 from course_lib.migration.tables.api_table import ApiTable
 
-
-class Condition(ABC):
-    """Something that is true, false or unclear (None) in one version."""
-
-    @abstractmethod
-    def holds(self, table: ApiTable) -> bool | None:
-        """Whether the code under the condition is reached."""
-
-    def fails(self, table: ApiTable) -> bool | None:
-        """Whether the code under its opposite is reached."""
-        held = self.holds(table)
-        return None if held is None else not held
+Question = Callable[[ApiTable], bool | None]  # true, false or unclear (None) in one version
 
 
 @dataclass(frozen=True)
-class Has(Condition):
+class Condition:
+    """A test on the version.
+
+    Attributes:
+        holds: whether the code under the condition is reached.
+        fails: whether the code under its opposite is reached.
+    """
+
+    holds: Question
+    fails: Question
+
+
+# It depends on the version in a way that only running the code would show.
+UNCLEAR = Condition(lambda _: None, lambda _: None)
+
+
+def has(name: str) -> Condition:
     """A name exists; ``"*.member"`` means in any class."""
+    owner, _, member = name.rpartition(".")
 
-    name: str
+    def holds(table: ApiTable) -> bool:
+        return member in member_names(table.version) if owner == "*" else table.has(name)
 
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        owner, _, member = self.name.rpartition(".")
-        return member in member_names(table.version) if owner == "*" else table.has(self.name)
+    return Condition(holds, lambda table: not holds(table))
 
 
-@dataclass(frozen=True, eq=False)
-class VersionTest(Condition):
+def version_test(test: ast.expr, names: Mapping[str, ast.expr]) -> Condition:
     """An expression about ``trt.__version__``; `names` as `outcomes` takes them."""
 
-    test: ast.expr
-    names: Mapping[str, ast.expr]
+    def gives(wanted: bool, table: ApiTable) -> bool | None:
+        found = outcomes(test, table.wheel["version"], names)
+        return wanted in found if found else None
 
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        found = outcomes(self.test, table.wheel["version"], self.names)
-        return True in found if found else None
-
-    @override
-    def fails(self, table: ApiTable) -> bool | None:
-        found = outcomes(self.test, table.wheel["version"], self.names)
-        return False in found if found else None
+    return Condition(lambda table: gives(True, table), lambda table: gives(False, table))
 
 
-@dataclass(frozen=True)
-class Unclear(Condition):
-    """It depends on the version in a way that only running the code would show."""
-
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        return None
+def opposite(condition: Condition) -> Condition:
+    """``not condition``"""
+    return Condition(condition.fails, condition.holds)
 
 
-@dataclass(frozen=True)
-class Not(Condition):
-    """The inner condition fails."""
-
-    inner: Condition
-
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        return self.inner.fails(table)
-
-    @override
-    def fails(self, table: ApiTable) -> bool | None:
-        return self.inner.holds(table)
-
-
-@dataclass(frozen=True)
-class Presumed(Condition):
+def presumed(condition: Condition) -> Condition:
     """A condition that holds unless the version contradicts it."""
-
-    inner: Condition
-
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        return self.inner.holds(table) is not False
-
-    @override
-    def fails(self, table: ApiTable) -> bool | None:
-        return self.inner.fails(table)
+    return Condition(lambda table: condition.holds(table) is not False, condition.fails)
 
 
-@dataclass(frozen=True)
-class All(Condition):
+def partly(condition: Condition) -> Condition:
+    """``new and wanted``: false if the version makes it false. Otherwise `wanted` decides, and both branches are reached."""
+    return Condition(condition.holds, lambda _: True)
+
+
+def all_of(parts: Iterable[Condition]) -> Condition:
     """Every part holds; with no part it does."""
+    every = tuple(parts)
 
-    parts: tuple[Condition, ...]
+    def holds(table: ApiTable) -> bool | None:
+        held = [part.holds(table) for part in every]
+        return False if False in held else None if None in held else True
 
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        return _all([part.holds(table) for part in self.parts])
+    def fails(table: ApiTable) -> bool | None:
+        failed = [part.fails(table) for part in every]
+        return True if True in failed else None if None in failed else False
 
-    @override
-    def fails(self, table: ApiTable) -> bool | None:
-        return _any([part.fails(table) for part in self.parts])
+    return Condition(holds, fails)
 
 
-@dataclass(frozen=True)
-class AnyOf(Condition):
+def any_of(parts: Iterable[Condition]) -> Condition:
     """At least one part holds."""
-
-    parts: tuple[Condition, ...]
-
-    @override
-    def holds(self, table: ApiTable) -> bool | None:
-        return _any([part.holds(table) for part in self.parts])
-
-    @override
-    def fails(self, table: ApiTable) -> bool | None:
-        return _all([part.fails(table) for part in self.parts])
-
-
-def _all(held: list[bool | None]) -> bool | None:
-    return False if False in held else None if None in held else True
-
-
-def _any(held: list[bool | None]) -> bool | None:
-    return True if True in held else None if None in held else False
+    return opposite(all_of(map(opposite, parts)))
 
 
 def version_number(version: str) -> tuple[int, ...]:

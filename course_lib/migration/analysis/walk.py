@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from course_lib.migration.analysis import naming
 from course_lib.migration.analysis.conditions import condition_of, holds_version, members_of
-from course_lib.migration.analysis.guards import All, AnyOf, Condition, Not, Presumed, Unclear
+from course_lib.migration.analysis.guards import UNCLEAR, Condition, all_of, any_of, opposite, presumed
 from course_lib.migration.analysis.inference import OTHER, Program, Scope, module_type
 from course_lib.migration.tables import known
 
@@ -37,7 +37,7 @@ class Walk(ast.NodeVisitor):
     @property
     def condition(self) -> Condition | None:
         """What must be true of the version for this place to be reached."""
-        return All(tuple(self._conditions)) if self._conditions else None
+        return all_of(self._conditions) if self._conditions else None
 
     def found(self, name: str, node: ast.AST, how: str) -> None:
         """Called for each TensorRT name; `uses.collect` keeps it."""
@@ -148,7 +148,7 @@ class Walk(ast.NodeVisitor):
                 self.found(f"{kind}.__enter__", item.context_expr, "with")
         suppressed = [_suppressed(item.context_expr) for item in node.items]
         probing = "AttributeError" in suppressed or ("Exception" in suppressed and _is_optional(node.body))
-        self._under(Unclear() if probing else None, node.body)
+        self._under(UNCLEAR if probing else None, node.body)
 
     def visit_For(self, node: ast.For) -> None:
         self.visit(node.iter)
@@ -243,11 +243,11 @@ class Walk(ast.NodeVisitor):
         for decorator in decorators:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("skipif") and decorator.args:
                 skipped = condition_of(decorator.args[0], self.scope)
-                yield from [Not(skipped)] if skipped else []
+                yield from [opposite(skipped)] if skipped else []
         sites = self._sites_before.get(function, [])
         asked = tuple(site for site in sites if site is not None)
         if sites and len(asked) == len(sites):
-            yield AnyOf(asked)
+            yield any_of(asked)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         outer, self.scope = self.scope, self.scope.inner(f"lambda {node.lineno}")
@@ -339,7 +339,7 @@ class Walk(ast.NodeVisitor):
                 lines = range(statement.body[0].lineno, (statement.end_lineno or statement.lineno) + 1)
                 if condition:
                     another_way = any(line in lines for line in self._seen[before:])
-                    passed = Not(condition) if another_way else Presumed(Not(condition))
+                    passed = opposite(condition) if another_way else presumed(opposite(condition))
                     self._conditions = [*self._conditions, passed]
         self._conditions = self._conditions[:depth]
 
@@ -359,7 +359,7 @@ class Walk(ast.NodeVisitor):
         self.visit(node.test)
         condition = condition_of(node.test, self.scope)
         self._under(condition, node.body)
-        self._under(None if condition is None else Not(condition), node.orelse)
+        self._under(None if condition is None else opposite(condition), node.orelse)
 
     visit_IfExp = visit_If
 
@@ -374,7 +374,7 @@ class Walk(ast.NodeVisitor):
             self.visit(value)
             condition = condition_of(value, self.scope)
             if condition:
-                self._conditions = [*self._conditions, condition if isinstance(node.op, ast.And) else Not(condition)]
+                self._conditions = [*self._conditions, condition if isinstance(node.op, ast.And) else opposite(condition)]
         self._conditions = outer
 
     def visit_Try(self, node: ast.Try) -> None:
@@ -385,12 +385,12 @@ class Walk(ast.NodeVisitor):
         # makes a single statement optional. Any other handler only reports the failure.
         silent = _is_optional(node.body) and all(isinstance(one.body[0], ast.Pass | ast.Continue) for one in node.handlers)
         probing = named or (broad and (silent or node.lineno in self.program.probes))
-        self._under(Unclear() if probing else None, node.body)
+        self._under(UNCLEAR if probing else None, node.body)
         before = len(self._seen)
         for handler in node.handlers:
             if handler.name:
                 self.program.note(self.scope.places[0], handler.name, "")
-            self._under(Unclear() if probing else None, handler.body)
+            self._under(UNCLEAR if probing else None, handler.body)
         if len(self._seen) > before:
             self.program.probes.add(node.lineno)
         self._block(node.orelse)
