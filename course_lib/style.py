@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito (2008), Color Universal Design
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLACK_ON_COLOR = "#000001"  # of text on a light area, which stays black where the page is dark
 
 
 WIDTH = 4.1  # inches; on a phone, text of 9 points is still 11 pixels high
@@ -263,7 +264,7 @@ def _dark_rules(text: str) -> str:
     """CSS for a dark page: grays change sides; colored text, lines and dots become lighter; areas and what is written on them stay."""
     # matplotlib leaves black text without a color; its first patch is the paper
     rules = [f"svg {{fill: #{_INK:02x}{_INK:02x}{_INK:02x}}}", "#patch_1 path {fill: none !important}"]
-    for color in sorted(set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))):
+    for color in sorted(set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text)) - {BLACK_ON_COLOR}):
         levels = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
         if max(levels) - min(levels) < 24:  # a gray, or nearly one
             dark = "#" + "".join(f"{round(_INK - level / 255 * (_INK - _DARK)):02x}" for level in levels)

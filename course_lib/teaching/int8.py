@@ -87,7 +87,8 @@ def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (d
     shown = axes.imshow(values, aspect="auto", cmap="viridis")
     middle = (values.min() + values.max()) / 2
     for (row, column), value in np.ndenumerate(values):
-        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color="white" if value < middle else "black")
+        ink = "white" if value < middle else style.BLACK_ON_COLOR
+        axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=ink)
     axes.set_xticks(range(len(results)), [textwrap.fill(name, 8) for name in results])
     axes.set_yticks(range(len(methods)), methods)
     axes.tick_params(length=0)

@@ -119,7 +119,8 @@ def latency_map(
     figure.colorbar(image, ax=axes, label="time of a call (ms)")
     middle = np.sqrt(values.min() * values.max())
     for (y, x), value in np.ndenumerate(values):
-        axes.text(x, y, f"{value:.3g}", ha="center", va="center", fontsize=8, color="white" if value > 2 * middle else "black")
+        ink = "white" if value > 2 * middle else style.BLACK_ON_COLOR
+        axes.text(x, y, f"{value:.3g}", ha="center", va="center", fontsize=8, color=ink)
     for index, (name, (low, high)) in enumerate((boxes or {}).items()):
         _frame(axes, rows, columns, low, high, style.color(index + 1), f"{name}: {_spell(low)} to {_spell(high)}")
     axes.set_xticks(range(len(columns)), [str(size) for size in columns])
