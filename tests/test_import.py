@@ -127,15 +127,6 @@ def test_no_two_modules_import_each_other() -> None:
     assert not {pair for pair in pairs if pair[::-1] in pairs and pair[0] != pair[1]}
 
 
-def test_the_picture_of_the_floors_has_every_package_on_its_floor() -> None:
-    picture = (PACKAGE.parent / "docs" / "_static" / "architecture.svg").read_text(encoding="utf-8")
-    drawn: dict[str, int] = {}
-    for group in re.findall(r"<g><rect.*?</g>", picture):
-        number = int(re.findall(r'class="number"[^>]*>(\d)<', group)[0])
-        drawn |= dict.fromkeys(re.findall(r'class="name"[^>]*>(\w+)<', group), number)
-    assert drawn == {name: floor for name, floor in FLOORS.items() if 0 <= floor < 7 and name != "course_lib"}
-
-
 LABS = {module.split(".")[2] for module in MODULES if module.startswith("course_lib.labs.lab")}
 
 
