@@ -35,6 +35,10 @@ _C_KEYWORDS = frozenset(
         "short signed sizeof static struct switch template this typename union unsigned using void volatile while"
     )
 )
+_DEFINES: dict[type[ast.AST], str] = {  # the field that has a name, by the kind of a node
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler), "name"),
+    **{ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.alias: "asname"},
+}
 _DECLARES = re.compile(r"(?:[\w>]\s+|[*&]\s*)([^\W\d]\w*)\s*(?=[=;,(){\[:])")
 
 Token = tuple[str, int, int]  # normalized, and where it begins and ends in the text
@@ -179,18 +183,6 @@ def _defined(text: str) -> set[str] | None:
         tree = ast.parse(re.sub(r"^[%!].*$", "", text, flags=re.M))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            names.add(node.attr)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.alias) and node.asname:
-            names.add(node.asname)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            names.add(node.name)
-    return names
+    written = (node for node in ast.walk(tree) if not isinstance(getattr(node, "ctx", None), ast.Load))
+    names = (getattr(node, _DEFINES[type(node)]) for node in written if type(node) in _DEFINES)
+    return {name for name in names if name}

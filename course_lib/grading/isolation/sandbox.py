@@ -81,15 +81,9 @@ class Sandbox:
         bubblewrap += ["--die-with-parent", "--new-session", "--clearenv"]
         bubblewrap += ["--proc", "/proc", "--dev", "/dev", "--size", str(2 * _GIB), "--tmpfs", "/tmp"]
         bubblewrap += ["--size", str(_GIB), "--tmpfs", "/dev/shm"]  # it would take half of the machine's memory otherwise
-        bubblewrap += [*_as_they_are((*SYSTEM, *_SETTINGS)), *_bound(readable_for_interpreters())]
-        bubblewrap += (
-            [*_bound([_PACKAGE]), *_without_answers()] if self.course else [*_empty([_PACKAGE]), *_read_only([_PACKAGE])]
-        )
-        bubblewrap += _bound(self.readable)
-        for path in self.writable:
-            bubblewrap += ["--bind", str(path), str(path)]
-        for path in devices:
-            bubblewrap += ["--dev-bind", str(path), str(path)]
+        bubblewrap += [*_as_they_are((*SYSTEM, *_SETTINGS)), *_shown(readable_for_interpreters())]
+        bubblewrap += [*_shown([_PACKAGE]), *_without_answers()] if self.course else _emptied([_PACKAGE])
+        bubblewrap += [*_shown(self.readable), *_shown(self.writable, "--bind"), *_shown(devices, "--dev-bind")]
         inside = {"PATH": "/usr/local/cuda/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "USER": "learner"}
         inside |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLCONFIGDIR": "/tmp"}
         inside |= {"CUDA_MODULE_LOADING": "LAZY", **self.environment}  # without: every kernel of TensorRT's, at every start
@@ -156,22 +150,18 @@ def _without_answers() -> list[str]:
         if compiled.is_dir():
             hidden.append(compiled)
     placeholders = (("--ro-bind", str(withheld.PLACEHOLDER), str(reference)) for reference in references)
-    return [*_empty(hidden), *(word for words in placeholders for word in words), *_read_only(hidden)]
+    return _emptied(hidden, (word for words in placeholders for word in words))
 
 
-def _empty(paths: Iterable[Path]) -> list[str]:
-    """Arguments that show an empty folder in place of each, in which others can be shown."""
-    return [word for path in paths for word in ("--tmpfs", str(path))]
+def _emptied(paths: Sequence[Path], inside: Iterable[str] = ()) -> list[str]:
+    """Arguments that show an empty folder in place of each, with what others show in it. Nothing can be written there."""
+    empty, closed = ([word for path in paths for word in (option, str(path))] for option in ("--tmpfs", "--remount-ro"))
+    return [*empty, *inside, *closed]
 
 
-def _read_only(paths: Iterable[Path]) -> list[str]:
-    """Arguments after which nothing can be written to empty folders, which would take memory."""
-    return [word for path in paths for word in ("--remount-ro", str(path))]
-
-
-def _bound(paths: Iterable[Path]) -> list[str]:
-    """Arguments that show files and folders at their own paths, read-only."""
-    return [word for path in paths for word in ("--ro-bind", str(path), str(path))]
+def _shown(paths: Iterable[Path], option: str = "--ro-bind") -> list[str]:
+    """Arguments that show files and folders at their own paths, by default read-only."""
+    return [word for path in paths for word in (option, str(path), str(path))]
 
 
 def _as_they_are(paths: Iterable[Path]) -> list[str]:

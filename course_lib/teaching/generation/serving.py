@@ -6,9 +6,10 @@ Source: Yu et al., Orca: A Distributed Serving System for Transformer-Based Gene
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+
+from course_lib.teaching.generation.arithmetic import AtThePeaks
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,6 @@ def conversations(seed: int, *, count: int, per_second: float) -> Trace:
     return Trace(arrived, prompt, answer)
 
 
-class Cost(Protocol):
-    """Seconds of the two kinds of calls."""
-
-    def prefill_s(self, prompt: int) -> float:
-        """Seconds of the call that reads a prompt of this many tokens."""
-        ...
-
-    def step_s(self, batch: int, cached: int) -> float:
-        """Seconds of one new token for each of `batch` sequences, which hold `cached` tokens together."""
-        ...
-
-
 @dataclass(frozen=True)
 class Served:
     """What became of each request; arrays of shape ``(n,)``, times in seconds from the same zero.
@@ -85,7 +74,7 @@ class Served:
         return float(self.trace.answer.sum() / (self.finished_s.max() - self.trace.arrived_s[0]))
 
 
-def serve(trace: Trace, cost: Cost, *, slots: int, continuous: bool) -> Served:
+def serve(trace: Trace, cost: AtThePeaks, *, slots: int, continuous: bool) -> Served:
     """Run a trace with a batch of at most `slots` requests. Requests join in the order of their arrival.
 
     With static batching a batch begins when the one before has ended, takes those that wait, and ends with its longest answer. A row
