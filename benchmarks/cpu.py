@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
+from benchmarks import litert
 from benchmarks.litert_convert import PACKAGES
 from benchmarks.recording import Row, about, one_line, rows_of, save
 from course_lib import models
 from course_lib.benchmark import Comparison, compare, relative_error, sqnr_db
 from course_lib.engines import ModelSource, Plan, Worker, available_backends, build
-from course_lib.engines.backends.litert import LiteRT
 from course_lib.models import digits, export_onnx
 from course_lib.precision import MSECalibrator, activations, calibrate, insert_qdq, lower_for_onnxruntime
 from course_lib.recipe import Profile, Recipe
@@ -91,7 +91,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             sources = candidates(network, Path(folder), options.litert, options.batches) if todo else {}
             if todo and options.litert:
-                known["versions"] |= converter_versions(options.litert)
+                known["versions"] |= {"litert": litert.version(), **converter_versions(options.litert)}
             for batch in todo:
                 found = measured(network, sources, batch, options.seconds)
                 rows = [row for row in rows if (row["network"], row["batch"]) != (network.title, batch)] + found
@@ -102,17 +102,13 @@ def main() -> None:
 
 def provenance() -> Row:
     """Besides what every record says: the kernel's version, and how busy the machine was when the run began."""
-    versions = {
-        b.name: b.version
-        for b in available_backends()
-        if b.name in ("torch", "onnxruntime", "openvino", "litert") and b.version
-    }
+    versions = {b.name: b.version for b in available_backends() if b.name in ("torch", "onnxruntime", "openvino") and b.version}
     more = {"driver": f"none: no GPU; {platform.system()} {platform.release()}", "load_at_start": round(os.getloadavg()[0], 2)}
     return {**about(versions), **more}
 
 
 def candidates(
-    network: Network, folder: Path, litert: Path | None = None, batches: Sequence[int] = BATCHES
+    network: Network, folder: Path, converter: Path | None = None, batches: Sequence[int] = BATCHES
 ) -> dict[str, ModelSource | Plan | str]:
     """What each candidate's process loads; one line where it could not be made. LiteRT takes part where it has a converter."""
     module, model = f"course_lib.models:{network.factory}", folder / "model.onnx"
@@ -127,8 +123,8 @@ def candidates(
         "ONNX Runtime INT8": lambda: int8_plan(network, model),
         "OpenVINO FP32": lambda: build(model, Recipe(profiles=[network.profile]), backend="openvino"),
     }
-    if litert is not None:
-        makers[LITERT] = lambda: litert_plan(network, folder / "model.tflite", litert, batches)
+    if converter is not None:
+        makers[LITERT] = lambda: litert_plan(network, folder / "model.tflite", converter, batches)
     for name, make in makers.items():
         try:
             found[name] = make()
@@ -164,7 +160,7 @@ def litert_plan(network: Network, converted: Path, python: Path, batches: Sequen
     done = subprocess.run([*map(str, command), *map(str, numbers)], capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["no output"])[-1])
-    return LiteRT().converted(converted.read_bytes())
+    return litert.converted(converted.read_bytes())
 
 
 def converter_versions(python: Path) -> dict[str, str]:
@@ -183,7 +179,8 @@ def measured(network: Network, sources: Mapping[str, ModelSource | Plan | str], 
     answers: dict[str, np.ndarray] = {}
     with ExitStack() as stack:
         for name in sources.keys() - failed.keys():
-            worker = stack.enter_context(Worker(timeout_s=240))  # torch.compile takes a minute for its first answer
+            kind = litert.LiteRTWorker if name == LITERT else Worker
+            worker = stack.enter_context(kind(timeout_s=240))  # torch.compile takes a minute for its first answer
             try:
                 worker.load(sources[name])  # type: ignore[arg-type]
                 answers[name] = np.concatenate([worker.infer(feeds)["logits"] for feeds in chunks])

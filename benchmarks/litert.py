@@ -6,54 +6,57 @@ Source: `Interpreter` and `SignatureRunner` of the package ai-edge-litert 2.3.
 from __future__ import annotations
 
 import hashlib
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from course_lib.engines.backend import Backend
+from course_lib.engines import Worker
 from course_lib.engines.cuda.two_clocks import timed_ms
 from course_lib.engines.layers import LayerTable
-from course_lib.engines.plan import Engine, Feeds, Plan, TensorInfo, check_feeds
+from course_lib.engines.plan import Feeds, Plan, TensorInfo, check_feeds
+from course_lib.engines.worker import child
 from course_lib.errors import OUTSIDE_PROFILES, EngineError, PlanError
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class LiteRT(Backend):
-    """Runs files that another program converted, see `converted`. Each signature of a file accepts one set of shapes."""
+def version() -> str:
+    """The version of the installed LiteRT."""
+    return metadata.version("ai-edge-litert")
 
-    name: ClassVar[str] = "litert"
-    distributions: ClassVar[tuple[str, ...]] = ("ai-edge-litert",)
-    install: ClassVar[str] = "pip install 'tensorrt-course[litert]'"
 
-    def on_cpu(self) -> bool:
-        """Always: the course asks for LiteRT's CPU kernels."""
-        return True
+def converted(data: bytes) -> Plan:
+    """The plan that runs a converted file, a ``.tflite``. It has no layer table, and the digest of the file itself."""
+    return Plan(
+        backend=LiteRTEngine.backend,
+        version=version(),
+        data=data,
+        onnx_sha256=hashlib.sha256(data).hexdigest(),
+        recipe={"precision": "fp32"},
+        targets=(),
+        layers=LayerTable((), {}),
+        build_seconds=0.0,
+        notes=("converted by another program, not built from ONNX",),
+    )
 
-    def converted(self, data: bytes) -> Plan:
-        """The plan that runs a converted file, a ``.tflite``. It has no layer table, and the digest of the file itself."""
-        return Plan(
-            backend=self.name,
-            version=self.version(),
-            data=data,
-            onnx_sha256=hashlib.sha256(data).hexdigest(),
-            recipe={"precision": "fp32"},
-            targets=(),
-            layers=LayerTable((), {}),
-            build_seconds=0.0,
-            notes=("converted by another program, not built from ONNX",),
-        )
 
-    def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
-        """See `Backend.load`.
+class LiteRTWorker(Worker):
+    """A process with a LiteRT engine."""
 
-        Raises:
-            PlanError: LiteRT does not read the file, or the file has no signature.
-        """
-        return LiteRTEngine(plan)
+    program: ClassVar[str] = "benchmarks.litert"
+
+
+def serve() -> None:
+    """The worker's end."""
+    child.serve(lambda request, arrays: LiteRTEngine(Plan.from_json(request["plan"], arrays["data"].tobytes())))
 
 
 class LiteRTEngine:
-    """An interpreter with one thread. It picks the signature whose inputs have the shapes of the feeds."""
+    """An interpreter with one thread. It picks the signature whose inputs have the shapes of the feeds.
+
+    Raises:
+        PlanError: LiteRT does not read the file, or the file has no signature.
+    """
 
     backend = "litert"
 

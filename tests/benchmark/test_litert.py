@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import cpu
+from benchmarks import cpu, litert
 from course_lib.benchmark import sqnr_db
-from course_lib.engines import Plan, Worker, build, load
-from course_lib.engines.backends.litert import LiteRT
-from course_lib.errors import OUTSIDE_PROFILES, BackendUnavailable, EngineError, PlanError
+from course_lib.engines import Plan
+from course_lib.errors import OUTSIDE_PROFILES, EngineError, PlanError
 from course_lib.models import digits
 from tests.exported import network
 
@@ -21,11 +20,11 @@ FILE = Path(__file__).parents[1] / "data" / "small_classifier.tflite"
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return LiteRT().converted(FILE.read_bytes())
+    return litert.converted(FILE.read_bytes())
 
 
 def test_the_answers_are_pytorchs_and_stay_after_the_next_call(plan: Plan) -> None:
-    engine, answers = load(plan), []
+    engine, answers = litert.LiteRTEngine(plan), []
     batches = [digits("test").images[:batch] for batch in (1, 8)]
     for images in batches:
         answers.append(engine.infer({"image": images})["logits"])
@@ -36,7 +35,7 @@ def test_the_answers_are_pytorchs_and_stay_after_the_next_call(plan: Plan) -> No
 
 
 def test_the_engine_says_which_shapes_it_accepts(plan: Plan) -> None:
-    engine = load(plan)
+    engine = litert.LiteRTEngine(plan)
     (image,), (logits,) = engine.inputs, engine.outputs
     assert (image.name, image.shape, image.dtype) == ("image", (-1, 1, 32, 32), "float32")
     assert (logits.name, logits.shape) == ("logits", (-1, 10))
@@ -47,18 +46,16 @@ def test_the_engine_says_which_shapes_it_accepts(plan: Plan) -> None:
         engine.infer({"image": np.zeros((1, 1, 32, 32))})
 
 
-def test_it_runs_in_a_worker_and_builds_nothing(plan: Plan, small_onnx: Path) -> None:
-    with Worker() as worker:
+def test_it_runs_in_a_worker(plan: Plan) -> None:
+    with litert.LiteRTWorker() as worker:
         worker.load(plan)
         assert worker.infer({"image": digits("test").images[:8]})["logits"].shape == (8, 10)
-    with pytest.raises(BackendUnavailable, match="litert cannot build here: this backend does not build plans"):
-        build(small_onnx, backend="litert")
 
 
 @pytest.mark.parametrize("data", [b"", b"junk" * 99, FILE.read_bytes()[:5000]], ids=["empty", "foreign", "cut off"])
 def test_a_damaged_file_is_rejected(plan: Plan, data: bytes) -> None:
     with pytest.raises(PlanError, match="litert cannot read the plan"):
-        load(replace(plan, data=data))
+        litert.LiteRTEngine(replace(plan, data=data))
 
 
 def test_the_converter_is_called_with_the_networks_input_and_its_failure_is_a_line(tmp_path: Path) -> None:
