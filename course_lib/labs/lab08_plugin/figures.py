@@ -36,9 +36,9 @@ def sectors_figure(runs: Mapping[str, Run]) -> Figure:
         axes.set_facecolor("white")
         axes.axhspan(-0.5, len(sectors) - 0.5, color="#dddddd", zorder=-1)
         needed = 100 * np.isfinite(sectors).mean()
-        name = textwrap.fill(title, 16)
+        name = textwrap.fill(title, 11)
         axes.set_title(f"{name}\n{len(sectors)} sectors,\n{needed:.0f} % needed", fontsize=8, weight="normal")
-        axes.set_xlabel("byte of the sector")
+    figure.supxlabel("byte of the sector", fontsize=9)
     figure.axes[0].set_ylabel("sector fetched")
     figure.colorbar(picture, ax=figure.axes, label="thread of the warp")
     return figure
