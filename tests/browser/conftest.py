@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -60,21 +61,16 @@ def jupyter(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server = subprocess.Popen(
             [sys.executable, "-m", "course_lib.cli.app", "lab"], env=environment, stdout=output, stderr=output
         )
-    address = f"http://127.0.0.1:{port}"
+    address, end = f"http://127.0.0.1:{port}", time.monotonic() + 240
     try:
-        for _ in range(240):
-            if server.poll() is not None:
-                break
-            try:
+        while True:
+            with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"{address}/api?token={TOKEN}", timeout=2)
-                yield address
                 break
-            except OSError:
-                time.sleep(0.5)
-        else:
-            pytest.fail(f"JupyterLab did not start: {log.read_text()[-2000:]}")
-        if server.poll() is not None:
-            pytest.fail(f"JupyterLab ended: {log.read_text()[-2000:]}")
+            if server.poll() is not None or time.monotonic() > end:
+                pytest.fail(f"JupyterLab did not start: {log.read_text()[-2000:]}")
+            time.sleep(0.5)
+        yield address
     finally:
         server.terminate()
         server.wait(30)

@@ -38,23 +38,22 @@ def theme(request):
 @pytest.fixture
 def shown(browser, tmp_path, theme):
     """Opens a view on a page from the disk that may load nothing else; every error of its script fails the test."""
-    opened, faults = [], []
+    context, faults = browser.new_context(), []
 
     def show(view, width=900):
         file = Path(tmp_path, "view.html")
         head = f'<!doctype html><html data-theme="{theme}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         file.write_text(f'{head}<body style="{THEMES[theme]}">{view.html()}', encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 900})
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: faults.append(request.url) if not request.url.startswith("file:") else None)
         page.goto(file.as_uri())
-        opened.append(page)
         return page
 
     yield show
-    for page in opened:
-        page.close()
+    context.close()
     assert faults == []
 
 

@@ -265,8 +265,7 @@ def test_a_kernel_under_the_roof():
 
 REJECTED = [
     *((PrecisionExplorer, (values,), message) for values, message in (
-        (np.zeros(10), "nothing but zeros"), (np.ones(1_000_001, np.float32), "pass a part"), (np.array([1.0, math.nan]), "NaN"),
-        (np.array([]), "1 to 1,000,000 floats, found 0"), (np.arange(5), "of int64"),
+        (np.zeros(10), "nothing but zeros"), (np.array([1.0, math.nan]), "NaN"), (np.array([]), "found 0"), (np.arange(5), "of int64"),
     )),
     *((ProfileExplorer, ({1: curve}, [1]), "the curve of opt 1 must") for curve in (
         {1: 1.0}, {0: 1.0, 2: 1.0}, {1: -1.0, 2: 1.0}, {1: 1.0, 2: math.nan},
@@ -275,7 +274,6 @@ REJECTED = [
     *((LayerViewer, tables, "no kernels to show") for tables in ((LayerTable(),), (layers(), LayerTable()))),
     *((TimelineViewer, (Timeline(events),), "nothing to zoom into") for events in ((), (kernel_at(5, 0.0),))),
     (RooflineViewer, ([], 1.0, 1.0), "no kernels"),
-    (RooflineViewer, ([KernelMetrics("k", 1.0)], 0.0, 1.0), "peaks are positive"),
 ]  # fmt: skip
 
 
