@@ -1,6 +1,6 @@
 """Train the course's networks and write their checkpoints: course_lib/models/checkpoints/*.pt.
 
-    python docs/make_checkpoints.py small|wide|encoder|detector|gpt [--seed N]
+    python docs/make_checkpoints.py small|wide|encoder|detector|gpt|uneven [--seed N]
 
 On two CPU cores "small" took 15 to 24 s, "encoder" 51 to 69 s and "wide" 62 to 66 s. On one, "detector" took 346 s and "gpt"
 606 s. The same seed gives the same weights on the same machine; another machine may add in another order and get slightly
@@ -22,6 +22,8 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, interpolate
 
+from course_lib.labs.lab06_qat.float_network import Network
+from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.models import weights
 from course_lib.models.digit_dataset import Digits, digits, fresh_digits, perturb
 from course_lib.models.digit_video import SIDE, Frame, video
@@ -263,16 +265,59 @@ def _passage_batches(seed: int, steps: int) -> Iterator[Tensor]:
         yield torch.from_numpy(text[starts[:, None] + np.arange(LONGEST + 1)].astype(np.int64))
 
 
+# The network of lab 06. Norms and weights start with channels of very different size, and training keeps the difference.
+UNEVEN_EPOCHS, SPREAD = 40, 12.0  # channels start between the spread and its reciprocal
+# Nothing but SiLU is between the norm of the first and the weight of the second.
+_READERS = {
+    **{"stem": "expand1", "expand1": "depth1", "depth1": "project1"},
+    **{"expand2": "depth2", "depth2": "project2", "mix": "head"},
+}
+
+
+def train_uneven(*, seed: int = 0) -> Network:
+    """Train the network of lab 06 from scratch and write its checkpoint."""
+    torch.manual_seed(seed)
+    network, rng, data, batch = Network(), np.random.default_rng(seed), digits("train"), 64
+    _make_uneven(network)
+    labels, steps = torch.from_numpy(data.labels), len(data) // batch
+    optimizer = torch.optim.Adam(network.parameters(), 2e-3)
+    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, UNEVEN_EPOCHS * steps)
+    for _ in range(UNEVEN_EPOCHS):
+        images, order = torch.from_numpy(perturb(data.images, rng, strength=1.5)), rng.permutation(len(data))
+        for chosen in np.split(order[: steps * batch], steps):
+            optimizer.zero_grad()
+            cross_entropy(network(images[chosen]), labels[chosen]).backward()
+            optimizer.step()
+            rate.step()
+    weights.save(network.eval(), "uneven")
+    return network
+
+
+def _make_uneven(network: Network) -> None:
+    """Enlarge some channels and shrink others, and divide the weights that read them, which is the same function but for SiLU."""
+    with torch.no_grad():
+        for name, reader in _READERS.items():
+            factors = SPREAD ** (2 * torch.rand(LAYERS[name].outputs) - 1)
+            layer: nn.Module = network.convs[reader] if LAYERS[reader].kernel else network.head
+            weight, channels = layer.get_parameter("weight"), 0 if LAYERS[reader].groups > 1 else 1
+            weight.div_(factors.reshape([-1 if axis == channels else 1 for axis in range(weight.ndim)]))
+            network.norms[name].get_parameter("weight").mul_(factors)
+
+
 def main() -> None:
     """Read the command line, train the network that it names, write the checkpoint and print the result."""
     parser = argparse.ArgumentParser(description="Train one of the course's networks and write its checkpoint.")
-    parser.add_argument("name", choices=(*get_args(Name), "detector", "gpt"))
+    parser.add_argument("name", choices=(*get_args(Name), "detector", "gpt", "uneven"))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     start = time.perf_counter()
     if arguments.name == "detector":
         loss = train_detector(seed=arguments.seed)
         print(f"detector: loss {loss:.2f} at the end, trained in {time.perf_counter() - start:.0f} s")
+        return
+    if arguments.name == "uneven":
+        train_uneven(seed=arguments.seed)
+        print(f"uneven: trained in {time.perf_counter() - start:.0f} s")
         return
     if arguments.name == "gpt":
         bits = train_gpt(seed=arguments.seed)

@@ -19,6 +19,7 @@ from course_lib.labs.lab14_four_bits.checks import FourBitsWork, Kernels
 from course_lib.labs.lab14_four_bits.given import BUDGET, PRODUCTS, Fp8, Half, Int4, fp8
 from course_lib.labs.lab14_four_bits.lab import FourBits
 from course_lib.labs.lab14_four_bits.loss import Lost, Meter
+from docs import make_four_bits
 from tests.labs.quick import Quick, check_mistake, check_solved, examined
 from tests.labs.submissions import lab14 as made
 
@@ -47,7 +48,7 @@ def test_a_mistake_is_named(name, tmp_path, monkeypatch):
 
 
 def test_recorded_numbers_are_those_of_the_reference():
-    numbers, recorded = reference.numbers(), checks.expected()
+    numbers, recorded = make_four_bits.numbers(), checks.expected()
     assert numbers["packing"] == recorded["packing"]
     for name, errors in numbers["search"].items():
         assert errors == pytest.approx(recorded["search"][name], rel=0.005)
@@ -84,7 +85,7 @@ def test_without_an_id_an_instructor_decides(tmp_path):
 
 def test_errors_of_scales_are_those_of_every_learner():
     for name, errors in checks.expected()["search"].items():
-        found = checks.weighted_error(name, reference._searched(name, "cleo"), "cleo")
+        found = checks.weighted_error(name, reference.searched(name, "cleo"), "cleo")
         assert found == pytest.approx(errors["course"], rel=0.005)
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -62,15 +62,8 @@ class Examination:
         return sum(outcome.task.points - outcome.points for outcome in self.outcomes if outcome.open)
 
 
-class Measuring(Protocol):
-    """Runs a function that takes a measurement. The grader waits for its turn first, and repeats a disturbed measurement."""
-
-    def __call__(self, take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
-        """The result of `take`, repeated if necessary. A busy host does not disturb the clock of a device."""
-
-
 def at_once(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
-    """`Measuring` without waiting or repeating, for a learner's own check."""
+    """`Examiner.measured` without waiting or repeating."""
     return take()
 
 
@@ -88,7 +81,8 @@ class Examiner:
         bare_launcher: the same for a process that runs a learner's functions. It does not see the course.
         seed: seed of the fresh data; None draws one from the operating system.
         measure_s, build_s: longest time for measuring latencies, and for one build, in seconds.
-        measured: wraps every measurement of a submission.
+        measured: takes a measurement of a submission. The grader waits for its turn first, and repeats a measurement that a busy
+            host disturbed, which does not disturb the clock of a device.
         begins: called at the start of each step with its name and its usual duration in seconds.
     """
 
@@ -99,7 +93,7 @@ class Examiner:
     seed: int | None = field(default=None, repr=False)
     measure_s: float = 25.0
     build_s: float = 120.0
-    measured: Measuring = field(default_factory=lambda: at_once, repr=False)
+    measured: Callable[..., Any] = field(default_factory=lambda: at_once, repr=False)
     begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
 
     @property

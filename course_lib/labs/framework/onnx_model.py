@@ -23,7 +23,7 @@ from course_lib.labs.framework.runner import NOT_IMPORTED, module_command, run_i
 from course_lib.recipe import Recipe
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import NodeProto
 
 _REJECTED_OPERATORS = {
     "draws random numbers: the same inputs must give the same answers": (
@@ -94,9 +94,12 @@ def plain_graph(data: bytes) -> bytes:
         if tensor.external_data or tensor.data_location:
             where = f"the constant {tensor.name[:60]!r} is in another file"
             raise BuildError(f"{where}: save the model with its weights inside, in torch.onnx.export with external_data=False")
-    for node in model.graph.node:
+    taken: set[str] = set()
+    for number, node in enumerate(model.graph.node):
         _check_node(node)
-    _name_nodes(model)
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{number}"
+        taken.add(node.name)
     return model.SerializeToString()
 
 
@@ -113,14 +116,6 @@ def _check_node(node: NodeProto) -> None:
             raise BuildError(f"{called} {reason}")
     if any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute):
         raise BuildError(f"{called} is in training mode: export the network in eval mode")
-
-
-def _name_nodes(model: ModelProto) -> None:
-    taken: set[str] = set()
-    for number, node in enumerate(model.graph.node):
-        if not node.name or node.name in taken:
-            node.name = f"{node.name or node.op_type}_{number}"
-        taken.add(node.name)
 
 
 def wants_lowering(examiner: Examiner) -> bool:

@@ -56,6 +56,7 @@ _PIECE = 1 << 16  # bytes that go in or out at a time
 _MOST_MARKS = 1_000_000  # of brackets, commas and colons in an answer
 MAX_BYTES = 64 << 10  # of a learner's file
 _MOST_ANSWERED = 32 << 20  # bytes of all answers
+_INVALID = "its process did not answer as the grader's program does"
 _LONGEST = 200  # characters of a learner's text in a message
 
 
@@ -137,7 +138,14 @@ def _text_command(modules: Sequence[ModuleType]) -> list[str]:
     return [sys.executable, "-I", "-c", "\n".join(program), os.environ.get("PYTHONPATH", "")]
 
 
-def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str) -> _T:
+def ask(module: str, question: Any, read: Callable[[Any], _T], launcher: Launcher | None, *, time_limit_s: float) -> _T:
+    """What `read` makes of the answer to a question, both JSON values, that ``main`` of one of the course's modules gives."""
+    command, sent = module_command(module), json.dumps(question).encode()
+    answer = run_isolated(command, sent, launcher=launcher, time_limit_s=time_limit_s, max_bytes=_MOST_ANSWERED)
+    return read_hostile(answer, read)
+
+
+def read_hostile(answer: bytes, read: Callable[[Any], _T], complaint: str = _INVALID) -> _T:
     """What `read` makes of the JSON value in an answer that may be hostile, or an EngineError with this complaint.
 
     Each error in `read` but an `EngineError` is an invalid answer: a list of classes always misses one, such as the SyntaxError of a
@@ -188,9 +196,7 @@ def call(
         max_bytes=_MOST_ANSWERED,
     )
     counts = {function: len(several) for function, several in calls.items()}
-    return read_hostile(
-        answer, lambda values: _read(values, counts, file.name), "its process did not answer as the runner does"
-    )
+    return read_hostile(answer, lambda values: _read(values, counts, file.name))
 
 
 def _read(values: Any, counts: Mapping[str, int], file: str) -> dict[str, list[Any]]:

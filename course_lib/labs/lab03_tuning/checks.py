@@ -46,6 +46,7 @@ _WORDS: dict[Difference, dict[Difference, str]] = {  # about the wrong answer to
     "kernels": {"tactics": "the kernels do not even do the same work", "nothing": "the tables have other kernels"},
 }
 _T = TypeVar("_T")
+Placed = tuple[dict[str, Any], dict[str, str]]  # a layer and its machine
 _of_answers = partial(case_criterion, of_function=False)
 
 
@@ -93,11 +94,7 @@ class TuningWork(Work):
         return self.enter_context(Compiler(given.BUILDER))
 
     def answer(self, section: str, kind: Any) -> Any:
-        """One section of the answer file.
-
-        Raises:
-            EngineError: the file or the section is missing, or has another form.
-        """
+        """One section of the answer file."""
         answers = read_json(self.folder / given.ANSWERS, MOST_BYTES)
         if not isinstance(answers, dict) or section not in answers:
             raise EngineError(
@@ -206,12 +203,12 @@ class Choice:
     @property
     def good(self) -> bool:
         """Whether the tactic is as fast as the fastest."""
-        return not self.wrong and self.problem.true_ms[self.tactic] <= (1 + _WITHIN) * self.problem.best_ms
+        return self.problem.true_ms[self.tactic] <= (1 + _WITHIN) * self.problem.best_ms
 
     @property
     def time_ratio(self) -> float:
         """The returned time over the tactic's own."""
-        return np.inf if self.wrong else self.ms / self.problem.true_ms[self.tactic]
+        return self.ms / self.problem.true_ms[self.tactic]
 
 
 def timing(work: TuningWork) -> Iterator[Criterion]:
@@ -333,18 +330,18 @@ def cheapest(record: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> str:
 
 def cache(work: TuningWork) -> Iterator[Criterion]:
     """Keys of layers, what a build measures with a cache, and how two caches become one; on a GPU, TensorRT's own cache."""
-    file, pairs = work.folder / CACHE, _key_pairs(work.rng())
-    keys = call(file, {"key": [pair.first for pair in pairs] + [pair.second for pair in pairs]}, work.examiner)["key"]
-    of_first, of_second = keys[: len(pairs)], keys[len(pairs) :]
-    wrong = dict.fromkeys(filter(None, map(_complaint, pairs, of_first, of_second)))
+    file, (usual, variants) = work.folder / CACHE, _variants(work.rng())
+    key, *others = call(file, {"key": [usual, *(other for _, _, other in variants)]}, work.examiner)["key"]
+    compared = zip(variants, others, strict=True)
+    wrong = dict.fromkeys(filter(None, (_complaint(words, same, key, other) for (words, same, _), other in compared)))
     hint = "Can the time of a tactic change if this field changes? Is the order of the fields fixed in your key?"
-    if not all(isinstance(key, str) for key in keys):
+    if not all(isinstance(one, str) for one in (key, *others)):
         hint = "Call key in the notebook with the layer and the machine of the cell above: the same result appears there."
     yield replace(holds("keys of layers", not wrong, HALF, hint=hint), symptom=f"{'; '.join(wrong)}.")
     if wrong:
         return
-    by_words = {pair.words: (pair, *two) for pair, *two in zip(pairs, of_first, of_second, strict=True)}
-    (half, more), merges = _to_measure(by_words), _merges()
+    by_words = {words: (*one, other) for (words, _, one), other in zip(variants, others, strict=True)}
+    (half, more), merges = _to_measure(*usual, key, by_words), _merges()
     asked = {"to_measure": [case.arguments for case in half + more], "merge": [case.arguments for case in merges]}
     answers = call(file, asked, work.examiner)
     hint = "An entry is found by its key, whatever the layer's name is. Is the key the same in each process?"
@@ -356,18 +353,8 @@ def cache(work: TuningWork) -> Iterator[Criterion]:
     yield from _real_cache(work)
 
 
-@dataclass(frozen=True, eq=False)
-class KeyPair:
-    """Two layers, each with its machine, and whether the same times are measured."""
-
-    words: str
-    same: bool
-    first: tuple[dict[str, Any], dict[str, str]]
-    second: tuple[dict[str, Any], dict[str, str]]
-
-
-def _key_pairs(rng: np.random.Generator) -> list[KeyPair]:
-    """A layer and the same layer with one change."""
+def _variants(rng: np.random.Generator) -> tuple[Placed, list[tuple[str, bool, Placed]]]:
+    """A layer with its machine; and both with one change: what it is, and whether the same times are measured."""
     sizes = [[int(size) for size in rng.integers(8, 99, count)] for count in (4, 4, 1)]
     layer: dict[str, Any] = {
         "name": "/block1/Conv",
@@ -398,30 +385,29 @@ def _key_pairs(rng: np.random.Generator) -> list[KeyPair]:
         ("the driver differs", False, machine | {"driver": machine["driver"] + ".1"}),
         ("the version of TensorRT differs", False, machine | {"tensorrt": "10.16.2"}),
     ]
-    return [
-        *(KeyPair(words, same, (layer, machine), (other, machine)) for words, same, other in layers),
-        *(KeyPair(words, same, (layer, machine), (layer, other)) for words, same, other in machines),
+    return (layer, machine), [
+        *((words, same, (other, machine)) for words, same, other in layers),
+        *((words, same, (layer, other)) for words, same, other in machines),
     ]
 
 
-def _complaint(pair: KeyPair, one: Any, other: Any) -> str:
-    """What is wrong with the keys of a pair, or ""."""
+def _complaint(words: str, same: bool, one: Any, other: Any) -> str:
+    """What is wrong with two keys, or ""."""
     for key in (one, other):
         if isinstance(key, Failed):
             return "key is not written yet" if key.empty else f"key: {key.line}"
         if not isinstance(key, str):
             return "key did not return a text"
-    if (one == other) == pair.same:
+    if (one == other) == same:
         return ""
-    return f"{pair.words}, and the keys {'differ' if pair.same else 'are the same'}"
+    return f"{words}, and the keys {'differ' if same else 'are the same'}"
 
 
-def _to_measure(pairs: Mapping[str, tuple[KeyPair, Any, Any]]) -> tuple[list[Case], list[Case]]:
+def _to_measure(layer: Any, machine: Any, key: Any, variants: Mapping[str, Sequence[Any]]) -> tuple[list[Case], list[Case]]:
     """Builds for half of the points, and for all of them, with the positions of the layers that must be measured."""
-    pair, key, key_of_other = pairs["the operator differs"]
-    (layer, machine), (other, _) = pair.first, pair.second
-    again, fewer = (pairs[f"the {what}"][0].second[0] for what in ("name of the layer differs", "layer offers one tactic less"))
-    foreign = pairs["the driver differs"][2]
+    other, _, key_of_other = variants["the operator differs"]
+    again, fewer = (variants[f"the {what}"][0] for what in ("name of the layer differs", "layer offers one tactic less"))
+    foreign = variants["the driver differs"][2]
     known = {key: ["winograd_4", 0.02]}
     twice, unused = "equal layers of a build are measured twice", "the entry of an equal layer is not used"
     gone, usable = "the layer does not offer the tactic of the entry", "one of the layers can use the entry"

@@ -24,12 +24,7 @@ def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
 
 
 def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> Figure:
-    """Draw the time of each engine as a dot, one line for each condition of its build.
-
-    Args:
-        record: from `Instance.repeated_builds`.
-        takeaway: the title.
-    """
+    """Draw the time of each engine of `Instance.repeated_builds` as a dot, one line for each condition of its build."""
     figure, axes = style.subplots(0.9 + 0.3 * len(record))
     for place, row in enumerate(record.values()):
         axes.plot(row["us"], [place] * len(row["us"]), "o", ms=5, alpha=0.6, color=style.color(1 if row["full"] else 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.benchmark.one_node import every_tensor
-from course_lib.engines import Layer, LayerTable, Plan
+from course_lib.engines import LayerTable, Plan
 from course_lib.errors import CourseError
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.submission import read_toml
@@ -98,42 +98,29 @@ class Kernels:
     def of(cls, table: LayerTable) -> Kernels:
         """The counts of a layer table."""
         kernels = table.kernels
+        # The compiler's own name. A matrix product carries its node's name, which a submission chooses, but not this kind.
+        attention = [one for one in kernels if one.kind == "kgen" and one.name.startswith("_gemm_mha")]
         return cls(
             total=len(kernels),
             wide=sum(bool({"Float", "BFloat16"} & kernel.dtypes) for kernel in kernels),
-            attention=sum(_is_half_attention(kernel) for kernel in kernels),
+            attention=sum(kernel.dtypes == {"Half"} for kernel in attention),
             wide_types="FP32 or BF16" if any("BFloat16" in kernel.dtypes for kernel in kernels) else "FP32",
         )
 
 
-def _is_half_attention(kernel: Layer) -> bool:
-    """The compiler's own name for it. A matrix product carries its node's name, which a submission chooses, but not this kind."""
-    return kernel.kind == "kgen" and kernel.name.startswith("_gemm_mha") and kernel.dtypes == {"Half"}
-
-
 def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
-    """The plan whose layer table counts. It is from the examiner's builder, or from TensorRT for RTX if that builder is TensorRT 8.6.
-
-    Raises:
-        BuildError: the builder rejects the model.
-    """
+    """The plan whose layer table counts. It is from the examiner's builder, or from TensorRT for RTX if that builder is TensorRT 8.6."""
     if examiner.opset is None:
         return examiner.build(model, recipe)
     return examiner.with_rtx.build(model, recipe.model_copy(update={"targets": (_ITS_TARGET,)}))
 
 
-def magnitudes_figure(largest: Mapping[str, float], nodes: Collection[str] | None = None) -> Figure:
-    """Draw the nodes with the largest magnitudes as bars, in graph order, and the limit of FP16.
-
-    Args:
-        largest: as from `magnitudes`.
-        nodes: draw only these.
-    """
-    chosen = {node: size for node, size in largest.items() if nodes is None or node in nodes}
-    drawn = sorted(chosen, key=lambda node: -chosen[node])[:_SHOWN]
-    shown = [node for node in chosen if node in drawn]
+def magnitudes_figure(largest: Mapping[str, float]) -> Figure:
+    """Draw the nodes with the largest of the `magnitudes` as bars, in graph order, and the limit of FP16."""
+    drawn = sorted(largest, key=lambda node: -largest[node])[:_SHOWN]
+    shown = [node for node in largest if node in drawn]
     figure, axes = style.subplots(0.9 + 0.17 * len(shown))
-    sizes = [chosen[node] for node in shown]
+    sizes = [largest[node] for node in shown]
     axes.barh(range(len(shown)), sizes, color=[style.color(size > LARGEST) for size in sizes], height=0.7)
     axes.axvline(LARGEST, color="black", lw=1, ls="--")
     axes.annotate("65 504", (LARGEST, -1), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)

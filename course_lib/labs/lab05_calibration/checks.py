@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -154,11 +154,7 @@ class CalibrationWork(Work):
 
 
 def quality(eager: TimedWorker, yours: TimedWorker, fresh: Digits, sizes: Sequence[int] = (BATCH,)) -> Quality:
-    """Run both engines on the same fresh images.
-
-    Raises:
-        EngineError: the submission rejects a batch or does not answer with logits.
-    """
+    """Run both engines on the same fresh images."""
     want_by_size, have_by_size = (by_batch_size(engine, fresh.images, sizes) for engine in (eager, yours))
     want, have = np.concatenate(want_by_size), np.concatenate(have_by_size)
     dim = _DIMMED * fresh.images[:_DIMMED_IMAGES]
@@ -279,12 +275,13 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
     name = "share of the answers that the copy lowered for ONNX Runtime keeps"
     yield at_least(name, share, SAME_ANSWERS, HALF, hint=hint)
     if share >= SAME_ANSWERS:
-        work.comparison = race({**subjects, "yours": yours}, _feeds(work), SPEED, work.examiner, floor_db=FLOOR_DB)
+        rng = work.rng()
+        size = batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
+
+        def feeds() -> dict[
+            str, np.ndarray
+        ]:  # the images that were checked, so that an engine cannot detect whether it is timed
+            return {"image": work.fresh.images[rng.choice(FRESH_IMAGES, size(), replace=False)]}
+
+        work.comparison = race({**subjects, "yours": yours}, feeds, SPEED, work.examiner, floor_db=FLOOR_DB)
         yield from SPEED.criteria(work.comparison.latencies(), hint)
-
-
-def _feeds(work: CalibrationWork) -> Callable[[], dict[str, np.ndarray]]:
-    """Batches of the same images that were checked, so that an engine cannot detect whether it is timed."""
-    rng = work.rng()
-    size = batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
-    return lambda: {"image": work.fresh.images[rng.choice(FRESH_IMAGES, size(), replace=False)]}

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 
 def channels_and_step(largest: np.ndarray, step: float, takeaway: str) -> Figure:
-    """Draw the largest magnitude of each channel of a tensor, and the one step that all of them share in INT8.
-
-    Args:
-        largest: ``(channels,)``.
-        step: of the whole tensor.
-        takeaway: the title.
-    """
+    """Draw the largest magnitude of each channel of a tensor, and the one step that all of them share in INT8."""
     figure, axes = style.subplots(3.0)
     axes.bar(np.arange(len(largest)), np.sort(largest), color=style.color(0), label="largest magnitude of a channel")
     axes.axhline(step, color=style.color(1), lw=1.5, label="step of the tensor")

@@ -1,28 +1,16 @@
-"""The float network of lab 06 with its batch norms, and how it was trained: ``python -m course_lib.labs.lab06_qat.float_network``.
+"""The float network of lab 06 with its batch norms. ``python docs/make_checkpoints.py uneven`` trains it.
 
-Norms and weights start with channels of very different size, as networks have them after a long training with norms and depthwise
-convolutions. Training keeps the difference. No factor can be moved through SiLU exactly, so equalization cannot undo it.
+Norms and weights have channels of very different size, as networks have them after a long training with norms and depthwise
+convolutions. No factor can be moved through SiLU exactly, so equalization cannot undo it.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from course_lib.labs.lab06_qat.layers import LAYERS
-from course_lib.models import digits, weights
-from course_lib.models.digit_dataset import perturb
-
-CHECKPOINT = "uneven"
-SPREAD = 12.0  # channels start between this and its reciprocal
-EPOCHS, BATCH, RATE, STRENGTH = 40, 64, 2e-3, 1.5
-# Nothing but SiLU is between the norm of the first and the weight of the second.
-_READERS = {
-    **{"stem": "expand1", "expand1": "depth1", "depth1": "project1"},
-    **{"expand2": "depth2", "depth2": "project2", "mix": "head"},
-}
+from course_lib.models import weights
 
 
 class Network(nn.Module):
@@ -53,38 +41,5 @@ class Network(nn.Module):
 def trained() -> Network:
     """The shipped weights, in eval mode."""
     network = Network()
-    weights.load(network, CHECKPOINT)
+    weights.load(network, "uneven")
     return network.eval()
-
-
-def train(seed: int = 0) -> Network:
-    """Train the network from scratch; the same on the same machine."""
-    torch.manual_seed(seed)
-    network, rng, data = Network(), np.random.default_rng(seed), digits("train")
-    _make_uneven(network)
-    labels, steps = torch.from_numpy(data.labels), len(data) // BATCH
-    optimizer = torch.optim.Adam(network.parameters(), RATE)
-    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * steps)
-    for _ in range(EPOCHS):
-        images, order = torch.from_numpy(perturb(data.images, rng, strength=STRENGTH)), rng.permutation(len(data))
-        for chosen in np.split(order[: steps * BATCH], steps):
-            optimizer.zero_grad()
-            functional.cross_entropy(network(images[chosen]), labels[chosen]).backward()
-            optimizer.step()
-            rate.step()
-    return network.eval()
-
-
-def _make_uneven(network: Network) -> None:
-    """Enlarge some channels and shrink others, and divide the weights that read them, which is the same function but for SiLU."""
-    with torch.no_grad():
-        for name, reader in _READERS.items():
-            factors = SPREAD ** (2 * torch.rand(LAYERS[name].outputs) - 1)
-            layer: nn.Module = network.convs[reader] if LAYERS[reader].kernel else network.head
-            weight, channels = layer.get_parameter("weight"), 0 if LAYERS[reader].groups > 1 else 1
-            weight.div_(factors.reshape([-1 if axis == channels else 1 for axis in range(weight.ndim)]))
-            network.norms[name].get_parameter("weight").mul_(factors)
-
-
-if __name__ == "__main__":
-    print(weights.save(train(), CHECKPOINT))

@@ -111,14 +111,12 @@ def forward(
     return layer("head", layer("mix", x).mean((2, 3)))
 
 
-def training_images(learner: str = "", seed: int = 0) -> Digits:
+def training_images(learner: str = "") -> Digits:
     """5388 images in random order: each digit of the training part four times, moved, rotated, dimmed and made noisy.
 
-    Args:
-        learner: whose order of classes the labels have.
-        seed: of the perturbations and the order.
+    The labels have the learner's order of classes.
     """
-    rng, data = np.random.default_rng([seed, _COPIES]), digits("train")
+    rng, data = np.random.default_rng([0, _COPIES]), digits("train")
     order = rng.permutation(np.tile(np.arange(len(data)), _COPIES))
     return in_order_of(learner, Digits(perturb(data.images[order], rng), data.labels[order]))
 
@@ -189,7 +187,7 @@ def with_input_scales(scales: Mapping[str, float], learner: str = "") -> dict[st
     _check_names(scales)
     changed = {name: replace(calibration(learner)[name], input_scale=float(scale)) for name, scale in scales.items()}
     network = {**calibration(learner), **changed}
-    check(network)
+    _check_scales(network)
     return network
 
 
@@ -222,48 +220,37 @@ def read_trained(file: Path) -> dict[str, Stored]:
     """The network in a file of task 4.
 
     Raises:
-        BuildError: an array is missing, or has another type or shape.
+        BuildError: an array is missing, has another type or shape, or has numbers that cannot be multiplied with.
     """
-    arrays = read_arrays(file, MAX_BYTES)
-    kinds: dict[str, Any] = {"codes": np.int8, "scale": np.float32, "bias": np.float32, "input_scale": np.float32}
-    network = {}
-    for name in LAYERS:
-        parts = {part: arrays.get(f"{name}.{part}") for part in kinds}
-        for part, array in parts.items():
-            if array is None or array.dtype != kinds[part]:
-                found = "it is missing" if array is None else f"found {array.dtype}"
-                raise BuildError(f"{file.name}: {name}.{part}: {found}, expected an array of {np.dtype(kinds[part])}")
-        codes, scale, bias, input_scale = parts.values()
-        if input_scale.shape:  # type: ignore[union-attr]
-            raise BuildError(f"{file.name}: {name}.input_scale has the shape {input_scale.shape}, expected one number")  # type: ignore[union-attr]
-        network[name] = Stored(codes, scale, bias, float(input_scale))  # type: ignore[arg-type]
+    arrays, network = read_arrays(file, MAX_BYTES), {}
+    for name, shape in LAYERS.items():
+        outputs, parts = (np.float32, (shape.outputs,)), dict[str, Any]()
+        forms: dict[str, Any] = {
+            "codes": (np.int8, shape.weight),
+            "scale": outputs,
+            "bias": outputs,
+            "input_scale": (np.float32, ()),
+        }
+        for part, (kind, expected) in forms.items():
+            parts[part] = array = arrays.get(f"{name}.{part}")
+            if array is None or array.dtype != kind or array.shape != expected:
+                found = "it is missing" if array is None else f"found {array.dtype} of the shape {array.shape}"
+                wanted = f"expected an array of {np.dtype(kind)} of the shape {expected}"
+                raise BuildError(f"{file.name}: {name}.{part}: {found}, {wanted}")
+        if not np.isfinite(parts["bias"]).all():
+            raise BuildError(f"{file.name}: {name}.bias is NaN or infinite")
+        network[name] = Stored(parts["codes"], parts["scale"], parts["bias"], float(parts["input_scale"]))
     try:
-        check(network)
+        _check_scales(network)
     except CourseError as error:
         raise BuildError(f"{file.name}: {error}") from None
     return network
 
 
-def check(network: Mapping[str, Stored]) -> None:
-    """Whether these are the layers of the network, with numbers that can be stored and multiplied.
-
-    Raises:
-        CourseError: one is not; the message names it.
-    """
-    for name, shape in LAYERS.items():
-        one, positive = network[name], []
-        arrays = {"weight": (one.weight, shape.weight), "bias": (one.bias, (shape.outputs,))}
-        if one.scale is not None:
-            arrays["scale"] = (one.scale, (shape.outputs,))
-            positive.append(one.scale)
-        if one.input_scale is not None:
-            positive.append(np.array(one.input_scale))
-        for part, (array, expected) in arrays.items():
-            if array.shape != expected:
-                raise CourseError(f"the {part} of {name} has the shape {array.shape}, expected {expected}")
-            if not np.isfinite(array).all():
-                raise CourseError(f"the {part} of {name} is NaN or infinite")
-        if not all((np.isfinite(scale) & (scale > 0)).all() for scale in positive):
+def _check_scales(network: Mapping[str, Stored]) -> None:
+    for name, one in network.items():
+        steps = np.append(one.scale, one.input_scale)  # type: ignore[arg-type]
+        if not (np.isfinite(steps) & (steps > 0)).all():
             raise CourseError(f"a scale of {name} is zero, negative or not finite, expected a positive step")
 
 

@@ -265,11 +265,7 @@ def _cost(latencies: Latencies, bounds: tuple[float, float], needed_for: str, hi
 
 
 def measured(work: ShapesWork) -> Comparison:
-    """The race. Each timed answer is compared with PyTorch's.
-
-    Raises:
-        EngineError: the submission's engine gives other answers.
-    """
+    """The race. Each timed answer is compared with PyTorch's."""
     examiner, rng, recipe = work.examiner, work.rng(), work.recipe
     examiner.begins("cost: one profile, the best three, and yours, interleaved", examiner.measure_s)
     boxes = [largest for _, largest in given.ranges(recipe)]

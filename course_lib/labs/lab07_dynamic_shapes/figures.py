@@ -44,13 +44,7 @@ def latency(latency_ms: np.ndarray) -> Figure:
 
 
 def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
-    """Traffic with the boxes that its batches are padded to.
-
-    Args:
-        counts: batches of each shape, ``(16, 128)``.
-        boxes: in the order in which the profiles are tried.
-        takeaway: the title.
-    """
+    """Traffic, as the number of batches of each shape, and the boxes that they are padded to, in the order of the profiles."""
     from matplotlib.patches import Rectangle
 
     figure, axes = style.subplots(3.8)

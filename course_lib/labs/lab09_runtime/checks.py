@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from course_lib.errors import EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, all_right, at_least, at_most, holds
 from course_lib.labs.framework.lab import Work, step
 from course_lib.labs.framework.learner_code import decoded, encoded
-from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
+from course_lib.labs.framework.runner import ask
 from course_lib.labs.framework.submission import read_text
 from course_lib.labs.lab09_runtime import given
 from course_lib.labs.lab09_runtime.given import Scene, fits
@@ -30,7 +29,6 @@ MAX_BYTES = 64 << 10  # of serving_loop.py
 TIME_LIMIT_S = 30.0  # for all scenes together; the reference takes two seconds
 SLOWER = 1.05  # times two sets that take turns, at most, for full points
 EMPTY = "empty"  # the code of the error about a loop that is not written yet
-_MOST_ANSWERED = 32 << 20
 _LONGEST = 300  # characters of a text
 _LISTED = 4  # wrong answers that a message shows
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-5  # of scores: batches of other sizes are summed in another order
@@ -262,7 +260,8 @@ def _problem(number: int, served: Served, truths: Sequence[np.ndarray | None]) -
         computed_from_nothing = any(mistake.kind in ("wait_missing", "unwritten") for mistake in served.mistakes)
         hint = "Nothing is in the host array before the wait, or after the next copy to it is called. Which line reads it?"
         return Problem(f"the answer to {name} is what fresh memory holds", cause if computed_from_nothing else hint)
-    other = next((i for i, one in enumerate(truths) if one is not None and i != number and _begins_like(answer, one)), None)
+    rows = [min(len(answer), len(one)) if one is not None and i != number else 0 for i, one in enumerate(truths)]
+    other = next((i for i, n in enumerate(rows) if n and _close(answer[:n], truths[i][:n])), None)  # type: ignore[index]
     if other is not None:
         hint = cause or "Do several answers share one buffer? When is it read, and when is it used again?"
         return Problem(f"the answer to {name} has the scores of request {other}", hint)
@@ -292,11 +291,6 @@ def _close(answer: np.ndarray, truth: np.ndarray) -> bool:
     return bool(np.allclose(answer, truth, rtol=_RELATIVE, atol=_ABSOLUTE))
 
 
-def _begins_like(answer: np.ndarray, other: np.ndarray) -> bool:
-    rows = min(len(answer), len(other))
-    return _close(answer[:rows], other[:rows])
-
-
 # ---- the process of the loop
 
 
@@ -315,14 +309,7 @@ def serve(file: Path, scenes: Sequence[Scene], launcher: Launcher | None = None)
             for scene in scenes
         ],
     }
-    answer = run_isolated(
-        module_command(run_loop.__name__),
-        json.dumps(request).encode(),
-        launcher=launcher,
-        time_limit_s=TIME_LIMIT_S,
-        max_bytes=_MOST_ANSWERED,
-    )
-    return read_hostile(answer, lambda values: _read(values, scenes), "its process did not answer as the stand-in does")
+    return ask(run_loop.__name__, request, lambda values: _read(values, scenes), launcher, time_limit_s=TIME_LIMIT_S)
 
 
 def _read(values: Mapping[str, Any], scenes: Sequence[Scene]) -> list[Served]:

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw_schedule(schedule: Schedule, takeaway: str) -> Figure:
-    """Draw copies to the device, runs, copies to the host, and the waits of the host, by the grader's cost model.
-
-    Args:
-        takeaway: the title.
-    """
+    """Draw copies to the device, runs, copies to the host, and the waits of the host, by the grader's cost model."""
     events = tuple(Event(name, cast(Kind, kind), start, us, unit) for name, kind, start, us, unit in schedule.intervals)
     figure = draw_timeline(Timeline(events, (0.0, schedule.time_us)), device="device")
     axes = figure.axes[0]

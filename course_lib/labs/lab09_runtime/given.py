@@ -19,30 +19,25 @@ PROFILES = ((1, 4, 8), (9, 32, 64))  # smallest, most common and largest number 
 MOST_ROWS = PROFILES[-1][-1]
 PLAIN, MIXED, BROKEN = "plain", "mixed", "broken"
 _HIDDEN = 64
+_NETWORK = f"""
+<ir_version: 8, opset_import: ["": 17]>
+scorer (float[rows, {COLUMNS}] {INPUT}) => (float[rows, {SCORES}] {OUTPUT}) {{
+  product = MatMul({INPUT}, first)
+  hidden = Relu(product)
+  {OUTPUT} = MatMul(hidden, second)
+}}"""
 
 
 @cache
 def model() -> bytes:
     """A serialized ONNX model: two products and a ReLU, float32 ``features (N, 128)`` to ``scores (N, 32)``."""
-    from onnx import TensorProto, helper, numpy_helper
+    import onnx
 
-    rng = np.random.default_rng(12)
-    sizes = {"first": (COLUMNS, _HIDDEN), "second": (_HIDDEN, SCORES)}
-    weights = {name: (rng.standard_normal(size) / np.sqrt(size[0])).astype(np.float32) for name, size in sizes.items()}
-    nodes = [
-        helper.make_node("MatMul", [INPUT, "first"], ["product"], name="multiply"),
-        helper.make_node("Relu", ["product"], ["hidden"], name="relu"),
-        helper.make_node("MatMul", ["hidden", "second"], [OUTPUT], name="score"),
-    ]
-    features, scores = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", columns])
-        for name, columns in ((INPUT, COLUMNS), (OUTPUT, SCORES))
-    )
-    tensors = [numpy_helper.from_array(weight, name) for name, weight in weights.items()]
-    graph = helper.make_graph(nodes, "scorer", [features], [scores], tensors)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    data: bytes = made.SerializeToString()
-    return data
+    made, rng = onnx.parser.parse_model(_NETWORK), np.random.default_rng(12)
+    for name, size in {"first": (COLUMNS, _HIDDEN), "second": (_HIDDEN, SCORES)}.items():
+        weight = (rng.standard_normal(size) / np.sqrt(size[0])).astype(np.float32)
+        made.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    return bytes(made.SerializeToString())
 
 
 def serialized_engine(trt: Any, onnx_model: bytes = b"") -> bytes:

@@ -42,13 +42,13 @@ class ByHand(Lab):
         """Write ``engine.plan``, as this module `tensorrt` builds it."""
         Path(folder, PLAN).write_bytes(given.serialized_engine(trt))
 
-    def schedule(self, requests: Sequence[np.ndarray], file: str | Path = FILE) -> Schedule:
+    def schedule(self, requests: Sequence[np.ndarray]) -> Schedule:
         """The times of a serving loop by the grader's cost model, for a figure in the notebook.
 
         Raises:
             EngineError: the file failed, or has a mistake in the order of its calls.
         """
-        (served,) = checks.serve(Path(file), [given.Scene(given.PLAIN, tuple(requests))])
+        (served,) = checks.serve(Path(FILE), [given.Scene(given.PLAIN, tuple(requests))])
         if served.error:
             raise EngineError(f"{FILE}: {served.error}")
         if served.mistakes:

@@ -21,10 +21,6 @@ _AROUND = ("request", "prepare")  # ranges that hold others
 def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, count: int = 3) -> Figure:
     """Draw consecutive ranges of one name with the ranges inside, and below them the engine's work with its idle time in gray.
 
-    Args:
-        first: index of the first range.
-        count: number of ranges.
-
     Raises:
         ValueError: the recording does not have that many ranges of this name.
     """

@@ -22,6 +22,16 @@ _WIDTH = 1280
 _RIDGE = 1.0
 Stream = Mapping[str, np.ndarray]
 SCAN = 64  # pixels along each side
+_NETWORK = """
+<ir_version: 9, opset_import: ["": 17]>
+reader (float[batch, 1, 32, 32] image) => (float[batch, 10] logits) {
+  pixels = Flatten(image)
+  product0 = MatMul(pixels, w0)
+  features0 = Relu(product0)
+  product1 = MatMul(features0, w1)
+  features1 = Relu(product1)
+  logits = MatMul(features1, w2)
+}"""
 _NOISE = 3  # gray levels that a scanner is off by, at most
 
 
@@ -31,21 +41,12 @@ def model() -> ModelProto:
     Random features with a linear readout that is fitted in closed form: no training, and it reads 99 % of the held-out digits.
     Source: Huang, Zhu, Siew, "Extreme learning machine: theory and applications", Neurocomputing 70 (2006).
     """
-    from onnx import TensorProto, helper, numpy_helper
+    import onnx
 
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 1, 32, 32])
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])
-    first, second, readout = (numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(_weights()))
-    nodes = [
-        helper.make_node("Flatten", ["image"], ["pixels"], name="flatten"),
-        helper.make_node("MatMul", ["pixels", "w0"], ["product0"], name="first"),
-        helper.make_node("Relu", ["product0"], ["features0"], name="relu0"),
-        helper.make_node("MatMul", ["features0", "w1"], ["product1"], name="second"),
-        helper.make_node("Relu", ["product1"], ["features1"], name="relu1"),
-        helper.make_node("MatMul", ["features1", "w2"], ["logits"], name="readout"),
-    ]
-    graph = helper.make_graph(nodes, "reader", [image], [logits], [first, second, readout])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made = onnx.parser.parse_model(_NETWORK)
+    for index, matrix in enumerate(_weights()):
+        made.graph.initializer.append(onnx.numpy_helper.from_array(matrix, f"w{index}"))
+    return made
 
 
 def _weights() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -54,10 +54,6 @@ def record(source: str, examiner: Examiner | None = None, *, ours: bool = False)
     """Ranges of a pipeline, from its start through a stream of fresh scans in `RECORDED` requests, and the engine's work.
 
     The engine's work has its own row and counts as the device's.
-
-    Args:
-        source: the text of pipeline.py.
-        ours: as for `started`.
     """
     examiner = examiner or Examiner()
     with started(source, examiner, ours=ours, record=True) as service:

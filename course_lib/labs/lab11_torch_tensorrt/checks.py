@@ -10,7 +10,6 @@ import numpy as np
 
 from course_lib._util.plain_text import plain
 from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
-from course_lib.engines.layers import Layer
 from course_lib.exercises.exercise import Case
 from course_lib.labs.framework import learner_code
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, equals
@@ -163,7 +162,8 @@ def model(found: Found, expected: Sequence[np.ndarray]) -> Iterator[Criterion]:
     yield Criterion("blocks", count, f"at most {FEW}", len(blocks.blocks) <= FEW and blocks.engines > 0, HALF, hint)
     yield Criterion("blocks", count, "1, in TensorRT", len(blocks.blocks) == blocks.engines == 1, hint=hint)
     kernels = [kernel for block in blocks.blocks for kernel in block.layers.kernels]
-    wide = [kernel.name for kernel in kernels if _wide(kernel)]
+    weights = [(kernel.name, tensor) for kernel in kernels for tensor in kernel.weights if tensor.dtype == "Float"]
+    wide = list(dict.fromkeys(name for name, tensor in weights if tuple(sorted(tensor.shape[-2:])) in _PRODUCTS))
     hint = (
         f"These kernels multiply by FP32 weights: {', '.join(wide[:3])}. Which type do their layers have, and what they read?"
     )
@@ -218,7 +218,3 @@ def _error(answers: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> tup
                 "The logits are the same for each image. FP16 reaches 65,504: which sum is larger, and what is x divided by it?"
             )
     return largest, hint
-
-
-def _wide(kernel: Layer) -> bool:
-    return any(tensor.dtype == "Float" and tuple(sorted(tensor.shape[-2:])) in _PRODUCTS for tensor in kernel.weights)

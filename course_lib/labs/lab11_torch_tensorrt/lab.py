@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,15 @@ from course_lib.errors import MISSING_FILE, BackendUnavailable, EngineError
 from course_lib.labs.framework.criteria import HALF, Criterion, Task, holds
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.framework.lab import Lab, Work
-from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
-from course_lib.labs.framework.submission import missing, read_text, read_toml
+from course_lib.labs.framework.runner import ask
+from course_lib.labs.framework.submission import read_text, read_toml
 from course_lib.labs.lab11_torch_tensorrt import checks
 from course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files import CONVERTER, MODEL
 
 SETTINGS = "settings.toml"
 MAX_BYTES = 64 << 10  # of a file
 _LIMIT_S = 120.0  # of one process; the reference takes 6 s
-_MAX_ANSWER = 8 << 20
 _PROGRAM = "course_lib.labs.lab11_torch_tensorrt.sandboxed.compile_files"
-_INVALID = "its process answered in another form than the grader's program"
 _PARTIAL = {"min_block_size": 1}
 _RUN = "The task's cell writes it. Run it, then check again."
 _FAILED = "The message says what failed in the grader's process."
@@ -105,23 +102,14 @@ def examined_files(
         raise BackendUnavailable(
             f"lab 11 needs Torch-TensorRT {installation.RELEASE}, found {release or 'none'}: {installation.INSTALL}"
         )
-    if needed and not (folder / files[0]).is_file():
-        raise EngineError(missing(files[0]), code=MISSING_FILE)
-    sources = {name: read_text(folder / name, MAX_BYTES) for name in files if (folder / name).is_file()}
-    question = json.dumps({"sources": sources, **parts}).encode()
-    command = module_command(_PROGRAM)
-    answer = run_isolated(command, question, launcher=examiner.launcher, time_limit_s=_LIMIT_S, max_bytes=_MAX_ANSWER)
-    return read_hostile(answer, lambda values: checks.read(values, files[0]), _INVALID)
+    sent = [name for name in files if (folder / name).is_file() or (needed and name == files[0])]
+    sources = {name: read_text(folder / name, MAX_BYTES) for name in sent}
+    question = {"sources": sources, **parts}
+    return ask(_PROGRAM, question, lambda values: checks.read(values, files[0]), examiner.launcher, time_limit_s=_LIMIT_S)
 
 
 def _read_settings(file: Path) -> tuple[dict[str, int], dict[str, Any]]:
-    """The tables ``batch`` and ``compile``. Both are empty in a file without content.
-
-    Raises:
-        EngineError: it is missing, or has other tables or values.
-    """
-    if not file.is_file():
-        raise EngineError(missing(file.name), code=MISSING_FILE)
+    """The tables ``batch`` and ``compile``. Both are empty in a file without content."""
     tables = read_toml(file, MAX_BYTES)
     if not tables:
         return {}, {}

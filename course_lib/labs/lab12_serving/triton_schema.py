@@ -11,11 +11,7 @@ from course_lib.errors import ExaminerFault
 
 
 def schema() -> ModuleType:
-    """The module ``model_config_pb2``, loaded by its path: importing the package would need grpc.
-
-    Raises:
-        ExaminerFault: tritonclient is not installed.
-    """
+    """The module ``model_config_pb2``, loaded by its path: importing the package would need grpc."""
     package = importlib.util.find_spec("tritonclient")
     for folder in (package and package.submodule_search_locations) or []:
         spec = importlib.util.spec_from_file_location("model_config_pb2", Path(folder, "grpc", "model_config_pb2.py"))

@@ -221,7 +221,8 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
         return
     split = "TensorRT recognizes the operator Attention, or product, mask, softmax, product. What is between yours?"
     for use, table in work.tables.items():
-        whole = min(BLOCKS, attention_kernels(table))  # a builder may need one more for a kernel in two parts
+        by_name = [kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha")) for kernel in table.kernels]
+        whole = min(BLOCKS, sum(by_name))  # a builder may need one more for a kernel in two parts
         name, found = f"attentions in one kernel, for {use}", f"{whole} of {BLOCKS}"
         yield Criterion(name, found, f"{BLOCKS} of {BLOCKS}", whole == BLOCKS, HALF, split)
     writers, half = work.half
@@ -236,27 +237,13 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
     copies = (
         "Which kernels write such a tensor? Print them with `seen`. Keys that are repeated for each query head are one cause."
     )
-    name = "tensors of a cache's size that a single token's kernels write"
-    yield at_most(name, large_tensors(work.tables["a single token"]), len(CACHES), hint=copies)
-
-
-def attention_kernels(table: LayerTable) -> int:
-    """Kernels that compute a whole attention, by the compiler's own names for them."""
-    return sum(kernel.kind == "kgen" and kernel.name.startswith(("_gemm_mha", "_gemv_mha")) for kernel in table.kernels)
-
-
-def large_tensors(table: LayerTable) -> int:
-    """Tensors of at least a cache's size that the kernels write; the caches themselves are `2 * BLOCKS`."""
-    sizes = (math.prod(map(abs, tensor.shape)) for kernel in table.kernels for tensor in kernel.outputs)
-    return sum(size >= math.prod(CACHE_SHAPE) for size in sizes)
+    written = (tensor for kernel in work.tables["a single token"].kernels for tensor in kernel.outputs)
+    large = sum(math.prod(map(abs, tensor.shape)) >= math.prod(CACHE_SHAPE) for tensor in written)
+    yield at_most("tensors of a cache's size that a single token's kernels write", large, len(CACHES), hint=copies)
 
 
 def profiles(recipe: Recipe) -> dict[str, Recipe]:
-    """By use, the recipe with one of its two profiles alone, for the device whose tables are read.
-
-    Raises:
-        BuildError: it has other profiles than these two.
-    """
+    """By use, the recipe with one of its two profiles alone, for the device whose tables are read."""
     if recipe.precision != "fp16":
         raise BuildError(
             f'recipe.toml says precision = "{recipe.precision}"; the grader compiles your graph in "fp16"', code=PRECISION
@@ -309,11 +296,7 @@ def race(latencies: Mapping[str, np.ndarray]) -> Iterator[Criterion]:
 
 
 def measured(work: GenerationWork, yours: TimedWorker, reference: TimedWorker | None) -> Comparison:
-    """Measure until the tier is decided or the time is over. Each timed answer is compared with the right one.
-
-    Raises:
-        EngineError: the submission fails, or a timed answer is wrong.
-    """
+    """Measure until the tier is decided or the time is over. Each timed answer is compared with the right one."""
     rng = work.secret
     texts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {when: [] for when in SPANS}
     for when, span in SPANS.items():

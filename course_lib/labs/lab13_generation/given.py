@@ -204,24 +204,16 @@ class Decoder:
         Raises:
             EngineError: the call has too many tokens, or goes beyond the end of the ring.
         """
-        check_call(len(tokens), position)
+        new, slot = len(tokens), position % LENGTH
+        if not 1 <= new <= MOST_NEW:
+            raise EngineError(f"a call has {new} tokens, expected 1 to {MOST_NEW}")
+        if slot + new > LENGTH:
+            raise EngineError(
+                f"a call of {new} tokens at position {position} begins in slot {slot} and goes beyond the last slot, "
+                f"{LENGTH - 1}: TensorRT's cache layer does not go on at slot 0"
+            )
         self._session.position[:] = position
         return self._session.step(np.array([list(tokens)], np.int64))[0, -1]
-
-
-def check_call(new: int, position: int) -> None:
-    """Whether the service makes such calls.
-
-    Raises:
-        EngineError: it does not.
-    """
-    if not 1 <= new <= MOST_NEW:
-        raise EngineError(f"a call has {new} tokens, expected 1 to {MOST_NEW}")
-    if position % LENGTH + new > LENGTH:
-        raise EngineError(
-            f"a call of {new} tokens at position {position} begins in slot {position % LENGTH} and goes beyond the last slot, "
-            f"{LENGTH - 1}: TensorRT's cache layer does not go on at slot 0"
-        )
 
 
 def in_half(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -283,13 +275,7 @@ def error(right: np.ndarray, found: np.ndarray) -> float:
 
 
 def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequence[float]], takeaway: str) -> Figure:
-    """Draw the time of a token for each decoder.
-
-    Args:
-        positions: number of tokens before the new one.
-        milliseconds: for each decoder, the time at each position.
-        takeaway: the title.
-    """
+    """Draw the milliseconds that a token takes, for each decoder and number of tokens before it."""
     figure, axes = style.subplots(3.2)
     for index, (name, times) in enumerate(milliseconds.items()):
         axes.plot(positions, times, "o-", color=style.color(index), label=name)

@@ -9,7 +9,6 @@ from course_lib.errors import MISSING_FILE, PRECISION, PROFILE
 from course_lib.labs.framework.criteria import Task
 from course_lib.labs.framework.lab import Lab
 from course_lib.labs.lab13_generation import checks
-from course_lib.labs.lab13_generation.checks import HOST, MODEL, RECIPE, GenerationWork
 
 
 class Generation(Lab):
@@ -17,8 +16,8 @@ class Generation(Lab):
 
     name = "lab13_generation"
     title = "Lab 13: generate"
-    work_class = GenerationWork
-    artifacts: ClassVar = {MODEL: 16 << 20, HOST: 64 << 10, RECIPE: 64 << 10}
+    work_class = checks.GenerationWork
+    artifacts: ClassVar = {checks.MODEL: 16 << 20, checks.HOST: 64 << 10, checks.RECIPE: 64 << 10}
     tasks = (
         Task("answers", "The right scores, with a ring", 3, checks.answers),
         Task("loop", "A host that serves requests", 2, checks.loop),

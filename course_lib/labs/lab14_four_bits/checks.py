@@ -58,11 +58,7 @@ class FourBitsWork(Work):
 
     @step
     def scales(self) -> dict[str, np.ndarray]:
-        """The scales of task 2 by product, float32 ``(out, in / block)``.
-
-        Raises:
-            BuildError: they are not positive FP16 numbers of this shape.
-        """
+        """The scales of task 2 by product, float32 ``(out, in / block)``."""
         arrays = read_arrays(submitted(self.folder, SCALES), MAX_BYTES)
         problems = []
         for name, (rows, columns) in PRODUCTS.items():
@@ -98,11 +94,7 @@ class FourBitsWork(Work):
 
     @step
     def kernels(self) -> Kernels:
-        """What the compiler makes of these weights.
-
-        Raises:
-            ExaminerFault: the layer table does not show the products.
-        """
+        """What the compiler makes of these weights."""
         table = self.examiner.with_rtx.build(self.written, RECIPE).layers
         if not set(PRODUCTS) <= {given.product_of(node) for kernel in table.kernels for node in kernel.onnx_nodes}:
             raise ExaminerFault(f"{RTX} does not show which kernels compute the products")

@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) -> Figure:
-    """Draw what the decoder loses if one product alone is stored in another form.
-
-    Args:
-        losses: lost bits per byte by the form's name, then by the product's name. All forms have the same products.
-        takeaway: the title.
-    """
+    """Draw the bits per byte that are lost if one product alone is stored in another form, by form and product."""
     products = list(next(iter(losses.values())))
     figure, axes = style.subplots(1.2 + 0.2 * len(products))
     for index, (form, row) in enumerate(losses.items()):
@@ -33,12 +28,7 @@ def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) ->
 
 
 def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Figure:
-    """Draw size against loss, one point with its interval for each way of storing the products.
-
-    Args:
-        points: by name, bits per weight and lost bits per byte.
-        takeaway: the title.
-    """
+    """Draw bits per weight against lost bits per byte, one point with its interval for each way of storing the products."""
     figure, axes = style.subplots(3.4)
     for index, (name, (bits, lost)) in enumerate(points.items()):
         mean, half, hue = 1e3 * lost.mean, 1e3 * lost.half_width, style.color(index)

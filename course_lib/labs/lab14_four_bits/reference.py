@@ -1,9 +1,8 @@
-"""The reference of lab 14: its files, and the numbers about it that learners get. ``python -m`` this module writes the numbers."""
+"""The reference of lab 14. ``python docs/make_four_bits.py`` writes the numbers about it that learners get."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +21,9 @@ _SMALLEST = np.float16(2.0**-24)  # positive number of FP16
 
 def pack(codes: np.ndarray) -> np.ndarray:
     """Codes from -8 to 7 of any shape, two in a byte, the first one in the low half: uint8 ``((n + 1) // 2,)``."""
-    return _joined(_halves(codes))
+    halves = codes.astype(np.uint8).ravel() & 15
+    halves = np.append(halves, np.uint8(0)) if halves.size % 2 else halves
+    return np.asarray(halves[0::2] | halves[1::2] << 4)
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -33,23 +34,23 @@ def unpack(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def search(weight: np.ndarray, block: int, importance: np.ndarray) -> np.ndarray:
     """For each block the scale with the smallest weighted squared error, float32 ``(out, in / block)``, of a weight ``(out, in)``."""
-    errors = [_errors(weight, block, importance, fraction) for fraction in _FRACTIONS]
+    errors = [_errors(weight, block, importance, fraction) for fraction in FRACTIONS]
     best = np.argmin(errors, axis=0)
-    tried = [_scales(weight, block, fraction) for fraction in _FRACTIONS]
+    tried = [scales_of(weight, block, fraction) for fraction in FRACTIONS]
     return np.asarray(np.take_along_axis(np.stack(tried), best[None], axis=0)[0])
 
 
-_FRACTIONS = np.linspace(0.3, 1.0, 71)
+FRACTIONS = np.linspace(0.3, 1.0, 71)
 
 
-def _scales(weight: np.ndarray, block: int, fraction: float) -> np.ndarray:
+def scales_of(weight: np.ndarray, block: int, fraction: float) -> np.ndarray:
     """A fraction of the scales of round to nearest, as the file stores them."""
     largest = np.abs(weight.reshape(len(weight), -1, block)).max(-1) / 7
     return np.maximum((fraction * largest).astype(np.float16), _SMALLEST).astype(np.float32)
 
 
 def _errors(weight: np.ndarray, block: int, importance: np.ndarray, fraction: float) -> np.ndarray:
-    parts, scales = weight.reshape(len(weight), -1, block), _scales(weight, block, fraction)[..., None]
+    parts, scales = weight.reshape(len(weight), -1, block), scales_of(weight, block, fraction)[..., None]
     wrong = np.clip(np.rint(parts / scales), -7, 7) * scales - parts
     return np.asarray((importance.reshape(1, -1, block) * wrong**2).sum(-1))
 
@@ -120,97 +121,10 @@ def write(folder: Path, learner: str = "reference") -> None:
     codes, packed = given.packing_arrays()
     arrays = {name: pack(array) for name, array in codes.items()} | {"codes": unpack(packed, (16, 20))}
     np.savez(folder / checks.PACKED, **arrays)  # type: ignore[arg-type]
-    np.savez(folder / checks.SCALES, **{name: _searched(name, learner).astype(np.float16) for name in PRODUCTS})  # type: ignore[arg-type]
+    np.savez(folder / checks.SCALES, **{name: searched(name, learner).astype(np.float16) for name in PRODUCTS})  # type: ignore[arg-type]
     given.save(chosen(learner), folder / given.FILE)
 
 
-def _searched(name: str, learner: str = "") -> np.ndarray:
+def searched(name: str, learner: str = "") -> np.ndarray:
+    """The scales of a product for task 2."""
     return search(given.weights(learner)[name], checks.BLOCK, given.importance(learner)[name])
-
-
-# ---- the numbers that learners get
-
-Usual = Mapping[str, Callable[[np.ndarray], np.ndarray]]  # what a usual mistake makes of the argument, by its words
-
-
-def _halves(codes: np.ndarray) -> np.ndarray:
-    return codes.astype(np.uint8).ravel() & 15
-
-
-def _joined(halves: np.ndarray) -> np.ndarray:
-    halves = np.append(halves, np.uint8(0)) if halves.size % 2 else halves
-    return np.asarray(halves[0::2] | halves[1::2] << 4)
-
-
-def _exchanged(packed: np.ndarray) -> np.ndarray:
-    return np.asarray(packed << 4 | packed >> 4)
-
-
-PACKED_WRONG: Usual = {
-    "the two codes of each byte are exchanged": lambda codes: _exchanged(pack(codes)),
-    "the codes are stored plus 8, without a sign": lambda codes: _joined((codes.ravel() + 8).astype(np.uint8)),
-    "the sign is a bit of its own": lambda codes: _joined(((codes < 0) * 8 + np.abs(codes) % 8).astype(np.uint8).ravel()),
-    "each code has a byte of its own": _halves,
-    "a negative first code sets all high bits of its byte": lambda codes: _unmasked(codes),
-    "the last of an odd number of codes is missing": lambda codes: pack(codes.ravel()[: codes.size // 2 * 2]),
-    "the codes are taken column by column": lambda codes: pack(codes.T),
-    "the two halves of the array share the bytes": lambda codes: _apart(codes),
-}
-UNPACKED_WRONG: Usual = {
-    "the two codes of each byte are exchanged": lambda packed: unpack(_exchanged(packed), (16, 20)),
-    "8 to 15 do not stand for negative codes": lambda packed: unpack(packed, (16, 20)) & 15,
-    "8 is subtracted from each code": lambda packed: ((unpack(packed, (16, 20)) & 15) - 8).astype(np.int8),
-    "the codes are laid out column by column": lambda packed: unpack(packed, (20, 16)).T,
-    "all low halves come before the high ones": lambda packed: _low_first(packed),
-}
-
-
-def _unmasked(codes: np.ndarray) -> np.ndarray:
-    flat = np.append(codes.ravel(), np.int8(0))[: (codes.size + 1) // 2 * 2].view(np.uint8)
-    return np.asarray(flat[0::2] | flat[1::2] << 4)
-
-
-def _apart(codes: np.ndarray) -> np.ndarray:
-    halves = np.append(_halves(codes), np.uint8(0))[: (codes.size + 1) // 2 * 2]
-    return np.asarray(halves[: halves.size // 2] | halves[halves.size // 2 :] << 4)
-
-
-def _low_first(packed: np.ndarray) -> np.ndarray:
-    codes = unpack(packed, (packed.size, 2))
-    return np.asarray(codes.T.reshape(16, 20))
-
-
-def numbers() -> dict[str, object]:
-    """Digests of right and of usual wrong arrays, and the errors of right and of usual wrong scales."""
-    codes, packed = given.packing_arrays()
-    packing = {name: _digests(array, pack, PACKED_WRONG) for name, array in codes.items()}
-    packing["codes"] = _digests(packed, lambda one: unpack(one, (16, 20)), UNPACKED_WRONG)
-    errors = {name: {way: _rounded(checks.weighted_error(name, one)) for way, one in _ways(name).items()} for name in PRODUCTS}
-    return {"packing": packing, "search": errors}
-
-
-def _digests(argument: np.ndarray, right: Callable[[np.ndarray], np.ndarray], wrong: Usual) -> dict[str, object]:
-    mistakes = {checks.digest(mistake(argument)): words for words, mistake in wrong.items()}
-    mistakes.pop(checks.digest(right(argument)), None)  # an even array has no last code
-    return {"right": checks.digest(right(argument)), "mistakes": mistakes}
-
-
-def _ways(name: str) -> dict[str, np.ndarray]:
-    """Scales of a product, by the way in which they are found."""
-    weight, importance, block = given.weights()[name], given.importance()[name], checks.BLOCK
-    fractions = [_scales(weight, block, fraction) for fraction in _FRACTIONS]
-    return {
-        "course": _searched(name),
-        "even": search(weight, block, np.ones_like(importance)),
-        "nearest": _scales(weight, block, 1.0),
-        "one": min(fractions, key=lambda scales: checks.weighted_error(name, scales)),
-        "eight": _scales(weight, block, 7 / 8),
-    }
-
-
-def _rounded(error: float) -> float:
-    return float(f"{error:.5g}")
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name("expected.json").write_text(json.dumps(numbers(), indent=1) + "\n")

@@ -48,12 +48,7 @@ class PipelineWork(Work):
 
     @step
     def trial(self) -> JudgedTrial:
-        """The submission, the reference, the first version and PyTorch's detector on a new video.
-
-        Raises:
-            RecipeError, BuildError: a file is missing or rejected.
-            EngineError: the engine rejects the frames, or answers with something else than detections.
-        """
+        """The submission, the reference, the first version and PyTorch's detector on a new video."""
         examiner, started = self.examiner, self.enter_context
         theirs = WHOLE_CURVE if absent(reference) else reference.SETTINGS
         settings = {"eager": WHOLE_CURVE, "first": FIRST, "reference": theirs, "yours": Settings.load(self.folder / FILE)}

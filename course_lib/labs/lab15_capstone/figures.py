@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.labs.lab15_capstone.given import BUDGET, Trial
-from course_lib.models.digit_video import SIDE, Frame
+from course_lib.models.digit_video import SIDE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
     figure.suptitle(f"Found {100 * trial.quality.found_share:.0f} % of the digits in the whole video")
     for axes, number in zip(np.atleast_1d(figure.subplots(1, len(chosen))), chosen, strict=True):
         frame, found = trial.frames[number], trial.shown.found[number]
-        _picture(axes, frame)
+        axes.imshow(frame.image, cmap="gray", vmin=0, vmax=255, extent=(0, SIDE, SIDE, 0))
         for box in frame.boxes:
             _box(axes, box, style.color(2), "dashed", "")
         for box, digit, score in zip(found.boxes, found.classes, found.scores, strict=True):
@@ -84,10 +84,6 @@ def queue(trial: Trial) -> Figure:
     )
     style.name_colors(axes)
     return figure
-
-
-def _picture(axes: Axes, frame: Frame) -> None:
-    axes.imshow(frame.image, cmap="gray", vmin=0, vmax=255, extent=(0, SIDE, SIDE, 0))
 
 
 def _box(axes: Axes, box: np.ndarray, color: str, line: str, said: str) -> None:

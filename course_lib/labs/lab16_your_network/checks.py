@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator
 
 from course_lib._util.plain_text import plain
 from course_lib.engines import Plan
@@ -19,7 +18,7 @@ from course_lib.labs.framework.lab import Work, step
 from course_lib.labs.framework.learner_code import decoded
 from course_lib.labs.framework.onnx_model import fixed, transformed
 from course_lib.labs.framework.racing import decibels
-from course_lib.labs.framework.runner import module_command, read_hostile, run_isolated
+from course_lib.labs.framework.runner import ask, read_hostile
 from course_lib.labs.framework.submission import read_json, read_text, submitted, submitted_recipe
 from course_lib.labs.lab16_your_network.given import FINDINGS, NETWORK, PRECISIONS, RECIPE, draw
 from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network
@@ -33,14 +32,11 @@ LEAST_LAYERS = 3  # with weights: a network
 SAME_DB = 10.0  # how far a reported SQNR may lie outside the grader's: other inputs, other processors, batches of one row
 OF_SLOWEST = 1 / 3  # a node that takes this part of the slowest node's time is as good an answer, because machines differ
 _MAX_BYTES = 64 << 10
-_MAX_ANSWER = 64 << 20
 _LIMIT_S = 60.0
 _LONGEST = 300
-_INVALID = "its process answered in another form than the grader's program"
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(BaseModel):
     """What the process of network.py found.
 
     Attributes:
@@ -50,12 +46,12 @@ class Answered:
         answers: for each question, the outputs in order.
     """
 
-    inputs: Mapping[str, tuple[int | str, ...]]
-    integers: Mapping[str, int]
+    inputs: dict[str, tuple[int | str, ...]]
+    integers: dict[str, int]
     outputs: tuple[str, ...]
     training: bool
     weights: int
-    answers: tuple[tuple[np.ndarray, ...], ...]
+    answers: list[list[Annotated[Any, BeforeValidator(decoded)]]]
 
 
 class NetworkWork(Work):
@@ -89,14 +85,7 @@ class NetworkWork(Work):
         """network.py in its own process."""
         file = self.folder / NETWORK
         request = {"file": NETWORK, "source": read_text(file, _MAX_BYTES), "asked": self.questions}
-        answer = run_isolated(
-            module_command(run_network.__name__),
-            json.dumps(request).encode(),
-            launcher=self.examiner.launcher,
-            time_limit_s=_LIMIT_S,
-            max_bytes=_MAX_ANSWER,
-        )
-        return read_hostile(answer, _answered, _INVALID)
+        return ask(run_network.__name__, request, _answered, self.examiner.launcher, time_limit_s=_LIMIT_S)
 
     def recipe_of(self, precision: str) -> Recipe:
         """The recipe with another precision."""
@@ -138,7 +127,7 @@ class NetworkWork(Work):
         np.savez(feeds, **draw(network.inputs, network.integers, asked["shapes"], asked["seed"]))  # type: ignore[arg-type]
         question = f"{len(feeds.getvalue())}\n".encode() + feeds.getvalue() + self.model("fp32").read_bytes()
         answer = transformed(node_times.shares, question, "fp32.onnx", launcher=self.examiner.launcher)
-        return read_hostile(answer, lambda rows: {plain(name, 200): float(share) for name, share in rows}, _INVALID)
+        return read_hostile(answer, lambda rows: {plain(name, 200): float(share) for name, share in rows})
 
 
 def export(work: NetworkWork) -> Iterator[Criterion]:
@@ -235,15 +224,4 @@ def _decibels(want: np.ndarray, have: np.ndarray) -> float:
 def _answered(values: Any) -> Answered:
     if "error" in values:
         raise EngineError(f"{plain(values['file'], 40)}: {plain(values['error'], _LONGEST)}")
-    shapes = {
-        plain(name, 80): tuple(one if isinstance(one, int) else plain(one, 80) for one in shape)
-        for name, shape in values["inputs"].items()
-    }
-    return Answered(
-        shapes,
-        {plain(name, 80): int(count) for name, count in values["integers"].items()},
-        tuple(plain(name, 80) for name in values["outputs"]),
-        values["training"] is True,
-        int(values["weights"]),
-        tuple(tuple(decoded(one) for one in outputs) for outputs in values["answers"]),
-    )
+    return Answered.model_validate(values)

@@ -56,11 +56,7 @@ class Rejected(Exception):
 
 
 def compiled(folder: Path, *, source: str, include: str, driver: str, gpu: bool) -> Path:
-    """A program compiled from `source` and `driver`.
-
-    Raises:
-        Rejected: the source does not compile, or it holds more than a kernel.
-    """
+    """A program compiled from `source` and `driver`."""
     source = source.removeprefix("\ufeff")  # the byte order mark of some editors, which compilers skip
     check_text(source)
     (folder / FILE).write_text(source)

@@ -182,9 +182,6 @@ class Scene:
         Args:
             model, recipe: names in the stage.
             options: other fields of `host.Start`.
-
-        Raises:
-            Lost: it does not start.
         """
         stage = self.stage
         self.cache.mkdir(exist_ok=True)

@@ -50,12 +50,7 @@ class _Process(Worker):
 
 
 def hosted(model: bytes, examiner: Examiner, *, ours: bool = False) -> TimedWorker:
-    """A process with the decoder of a serialized model.
-
-    Raises:
-        EngineError: ONNX Runtime rejects the model.
-        ExaminerFault: the same, with `ours`.
-    """
+    """A process with the decoder of a serialized model."""
     worker = _Process(HERE, launcher=(examiner.for_ours if ours else examiner).launcher, most_bytes=_MOST_ANSWERED)
     return TimedWorker.start(worker, Plan("decoder", "", model, "", {}, (), LayerTable((), {}), 0.0), ours=ours)
 
@@ -68,9 +63,6 @@ def feed(decoder: TimedWorker, tokens: np.ndarray, sizes: Sequence[int], positio
     Args:
         tokens: int64 ``(n,)``; n is the sum of the sizes.
         position: of the first token.
-
-    Raises:
-        EngineError: the decoder fails, or its logits are not finite.
     """
     elapsed_ms, answer = decoder.timed({"tokens": tokens, "position": np.array(position), "sizes": np.array(sizes)})
     if not np.isfinite(answer["logits"]).all():

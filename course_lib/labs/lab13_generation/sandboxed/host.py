@@ -24,11 +24,7 @@ class Script:
         self._fed = self.calls = 0
 
     def step(self, tokens: Sequence[int], position: int) -> np.ndarray:
-        """The scores of the next token, float32 ``(256,)``.
-
-        Raises:
-            ValueError: no such call belongs to the request.
-        """
+        """The scores of the next token, float32 ``(256,)``."""
         tokens, position, expected = [int(token) for token in tokens], int(position), self._first + self._fed
         self.calls += 1
         if not 1 <= len(tokens) <= MOST_NEW:
