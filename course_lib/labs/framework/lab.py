@@ -24,6 +24,7 @@ from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark import Comparison
 from course_lib.benchmark.device_lock import in_turn
 from course_lib.engines import Plan, split_target
+from course_lib.engines.worker.allowance import Allowance, Charged, Launcher
 from course_lib.errors import (
     MISSING_FILE,
     NO_ANSWER,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _LONGEST = 4000  # characters of a message
+_USED_UP = "its processes took more than {seconds:g} s in all, and the check stopped: time one call of each in the notebook"
 _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
@@ -141,11 +143,6 @@ class Work(ExitStack):
         """The plan that the examiner's builder makes of both files."""
         return self.examiner.build(self.graph, self.files[1])
 
-    def examination(self, outcomes: tuple[Outcome, ...]) -> Examination:
-        """These outcomes, with what the steps found."""
-        plan = self.results.get("plan")
-        return Examination(outcomes, plan if isinstance(plan, Plan) else None, self.comparison, self.figures)
-
 
 class Lab:
     """A lab: its submission, its points, and its examination. A subclass sets what differs."""
@@ -186,7 +183,9 @@ class Lab:
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
         with self.work(folder, examiner) as work:
-            return work.examination(tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id)))
+            outcomes = tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id))
+            plan = work.results.get("plan")
+            return Examination(outcomes, plan if isinstance(plan, Plan) else None, work.comparison, work.figures)
 
     def _checked(self, task: Task, work: Work) -> Outcome:
         """The outcome of one task. A step that fails costs its points, whatever was found before."""
@@ -229,6 +228,10 @@ class Lab:
         share = 1.0 if tier == Tier.FULL else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
 
+    def in_time(self, launcher: Launcher) -> Charged:
+        """The launcher of a self-check, which ends when its processes have taken four times as long in all as the grader permits."""
+        return Charged(launcher, Allowance(4 * self.process_s, _USED_UP))
+
     def check(self, task: str, folder: str | Path = ".") -> Outcome:
         """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.
 
@@ -240,7 +243,8 @@ class Lab:
             return Outcome(asked, Tier.NONE, 0.0, "the grader examines the files that were handed in, on its own machine")
         with notebook_stages() as begins:
             begins("the check starts", _START_S)
-            examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
+            examiner = Examiner(launcher=self.in_time(list), measured=in_turn, begins=begins)
+            examined = self.examine(Path(folder), examiner, only=task)
         outcome = self.for_learner(next(outcome for outcome in examined.outcomes if outcome.task.id == task), Path(folder))
         if execution and not outcome.passed:
             raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)
