@@ -95,18 +95,17 @@ def color(index: int) -> str:
     return COLORS[index % len(COLORS)]
 
 
-def name_lines(axes: Axes, size: float = 9) -> None:
+def name_lines(axes: Axes) -> None:
     """Write the label of each line at its right end, in place of a legend. Call it last: it reads the limits of the axes.
 
     Args:
         axes: with at most a few lines; those without a label stay unnamed.
-        size: of the text, in points.
     """
     import textwrap
 
     import numpy as np
 
-    letters = 14  # of a line of a label
+    letters, size = 14, 9  # of a line of a label, and of the text in points
     places: list[tuple[float, str, Any]] = []
     for line in axes.get_lines():
         points = np.column_stack([line.get_xdata(), line.get_ydata()]).astype(float)
