@@ -113,9 +113,8 @@ def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], ker
     weight = "bold" if operators else "normal"
     lines = textwrap.wrap(short(operators.replace("Normalization", "Norm"), 30), 18) or ["no ONNX node"]
     axes.text(edges[0] + 0.1, y - 0.28, lines[0], fontsize=8, weight=weight, va="center")
-    axes.text(
-        edges[0] + 0.1, y + 0.3, *(lines[1:2] or [types]), fontsize=8, va="center", weight=weight if lines[1:] else "normal"
-    )
+    below, weight = (lines[1], weight) if lines[1:] else (types, "normal")
+    axes.text(edges[0] + 0.1, y + 0.3, below, fontsize=8, va="center", weight=weight)
 
 
 def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:

@@ -91,3 +91,16 @@ def short(text: str, longest: int) -> str:
         return text
     tail = longest // 2 - 1
     return f"{text[: longest - tail - 1]}…{text[-tail:]}"
+
+
+def width(text: str, weight: str = "normal") -> float:
+    """Points that the text takes at 9 points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    return float(text_to_path.get_text_width_height_descent(text, FontProperties(size=9, weight=weight), ismath=False)[0])
+
+
+def fitted(text: str, points: float, weight: str = "normal") -> str:
+    """The longest of the short forms of a text that fits into a width."""
+    return next(cut for cut in (short(text, longest) for longest in range(len(text), 0, -1)) if width(cut, weight) <= points)

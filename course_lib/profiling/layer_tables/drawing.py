@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.profiling.layer_tables.before_after import draw_before_after
-from course_lib.profiling.layer_tables.boxes import GRAY, KERNEL_ROW, ROW, band, box, chosen, nodes_of, short, slices, stacked
+from course_lib.profiling.layer_tables.boxes import (
+    GRAY,
+    KERNEL_ROW,
+    ROW,
+    band,
+    box,
+    chosen,
+    fitted,
+    nodes_of,
+    slices,
+    stacked,
+    width,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +28,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Layer, LayerTable
 
 _NODE, _KERNEL = (0.0, 4.4), (5.1, 10.0)  # left and right edges of the two columns
+_NODE_POINTS, _KERNEL_POINTS = 114, 130  # of the text in them
 _INCHES_PER_ROW = 0.26
 _HUES = {"one node": style.COLORS[0], "fused": style.COLORS[1]}
 
@@ -105,14 +118,16 @@ def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -
     box(axes, _NODE, y, 0.8 * ROW, hue)
     axes.text(_NODE[0] + 0.12, y, operator, weight="bold", va="center")
     name = name.removesuffix(f"/{operator}") or name
-    room = 21 - 3 * len(operator) // 2  # letters after the bold ones
-    if len(name) <= room or room > 8:  # a few letters of a name tell nothing
-        axes.text(_NODE[1] - 0.12, y, short(name, room), fontsize=9, va="center", ha="right", color="#333333")
+    room = _NODE_POINTS - width(operator, "bold")
+    if width(name) <= room or room > 60:  # a few letters of a name tell nothing
+        axes.text(_NODE[1] - 0.12, y, fitted(name, room), fontsize=9, va="center", ha="right", color="#333333")
 
 
 def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
     box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
-    axes.text(left, y - 0.24, short(operators, 22) or "no ONNX node", weight=weight, va="center")
-    axes.text(left, y + 0.3, short(kernel.short_name, 23), va="center", color="#333333")
+    axes.text(
+        left, y - 0.24, fitted(operators, _KERNEL_POINTS, "bold") if operators else "no ONNX node", weight=weight, va="center"
+    )
+    axes.text(left, y + 0.3, fitted(kernel.short_name, _KERNEL_POINTS), va="center", color="#333333")
