@@ -1,10 +1,6 @@
 """The base class of a backend. One class in one file contains everything that the course needs to know about it.
 
-A class in a module of `course_lib.engines.backends` is found there. One of another distribution is named by that distribution's entry
-point of the group ``course_lib.backends``, under the backend's name::
-
-    [project.entry-points."course_lib.backends"]
-    toy = "toy_backend:Toy"
+A class in a module of `course_lib.engines.backends` is found there.
 
 Listing the backends imports every backend's module, also in a worker whose environment has only numpy. A backend's module must
 therefore import its library, and slow packages, inside the methods that use them.

@@ -1,4 +1,4 @@
-"""The backends by name, from the course and from other distributions, and the operations on a named backend."""
+"""The backends by name, and the operations on a named backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,10 @@ from course_lib.engines.progress import Report
 from course_lib.errors import BackendUnavailable, BuildError, EngineError
 from course_lib.precision import LOWERED
 
-ENTRY_POINTS = "course_lib.backends"
-
 
 def all_backends() -> tuple[Backend, ...]:
-    """The backends of the course and of other distributions, in the order in which `default_runner` tries them, then by name.
-
-    Another distribution cannot use a name that the course uses.
-    """
-    own = _backends_of_the_course()
-    found = [*own.values(), *(find(name) for name in entry_points(group=ENTRY_POINTS).names if name not in own)]
+    """The backends, in the order in which `default_runner` tries them, then by name."""
+    found = _backends().values()
     return tuple(sorted(found, key=lambda one: (math.inf if one.runner_rank is None else one.runner_rank, one.name)))
 
 
@@ -40,12 +33,9 @@ def find(name: str) -> Backend:
     Raises:
         BackendUnavailable: there is none of that name.
     """
-    own = _backends_of_the_course()
-    if name in own:  # without a search of all installed packages, which takes longer than to load a small engine
-        return own[name]
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        return _loaded(entry)
-    raise BackendUnavailable(f"no backend {name!r}: the course has {', '.join(one.name for one in all_backends())}")
+    if name not in _backends():
+        raise BackendUnavailable(f"no backend {name!r}: the course has {', '.join(one.name for one in all_backends())}")
+    return _backends()[name]
 
 
 def available_backends() -> tuple[Availability, ...]:
@@ -140,7 +130,7 @@ def operators_of(model: Path, *, reject_lowered: bool = False) -> dict[str, str]
 
 
 @cache
-def _backends_of_the_course() -> dict[str, Backend]:
+def _backends() -> dict[str, Backend]:
     """The backends of `course_lib.engines.backends`: a module holds the class, and a package keeps it in its module ``backend``."""
     found: dict[str, Backend] = {}
     for info in pkgutil.iter_modules(backends.__path__, f"{backends.__name__}."):
@@ -148,27 +138,6 @@ def _backends_of_the_course() -> dict[str, Backend]:
         own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
         found.update({value.name: value() for value in own if isinstance(value, type) and issubclass(value, Backend)})
     return found
-
-
-def _loaded(entry: EntryPoint) -> Backend:
-    """The backend that an entry point names. If it cannot be loaded, a placeholder reports why and the others stay available."""
-    try:
-        found = entry.load()()
-        if not isinstance(found, Backend) or getattr(found, "name", "") != entry.name:
-            raise TypeError(f"it must be a subclass of Backend with the name {entry.name!r}")
-        return found
-    except Exception as error:  # whatever importing another distribution's code raises
-        return _Unloadable(entry.name, f"{entry.value} cannot be loaded ({type(error).__name__}: {str(error)[:200]})")
-
-
-class _Unloadable(Backend):
-    """A placeholder for another distribution's backend whose class cannot be loaded."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.name, self._reason = name, reason  # type: ignore[misc]
-
-    def availability(self) -> Availability:
-        return self.absent(self._reason)
 
 
 def _availability(backend: Backend) -> Availability:
