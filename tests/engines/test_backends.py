@@ -45,6 +45,8 @@ def test_what_a_backend_does_not_do_is_rejected(small_ort_plan: engines.Plan, mo
     class Probe(engines.Backend):
         """It implements nothing."""
 
+        name = "probe"
+
         def availability(self) -> engines.Availability:
             return engines.Availability("probe", "1")
 
