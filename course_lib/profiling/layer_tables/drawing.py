@@ -1,4 +1,4 @@
-"""A layer table as a picture: ONNX nodes on the left, kernels on the right, and a band from each node to its kernel."""
+"""A layer table as a picture: ONNX nodes on the left, kernels on the right, and a boxes.band from each node to its kernel."""
 
 from __future__ import annotations
 
@@ -6,20 +6,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from course_lib import style
+from course_lib.profiling.layer_tables import boxes
 from course_lib.profiling.layer_tables.before_after import draw_before_after
-from course_lib.profiling.layer_tables.boxes import (
-    GRAY,
-    KERNEL_ROW,
-    ROW,
-    band,
-    box,
-    chosen,
-    fitted,
-    nodes_of,
-    slices,
-    stacked,
-    width,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,8 +60,8 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         raise ValueError(
             "this plan has no layer table to draw: build it with tensorrt or tensorrt_rtx, or use profile_onnxruntime"
         )
-    every = nodes_of(table)
-    nodes = chosen(every, wanted)
+    every = boxes.nodes_of(table)
+    nodes = boxes.chosen(every, wanted)
     depth = {name: row for row, name in enumerate(nodes)}
     holds = [not depth.keys().isdisjoint(kernel.onnx_nodes) for kernel in table.kernels]
     kernels = [
@@ -81,9 +69,9 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         for kernel, drawn, next_drawn in zip(table.kernels, holds, [*holds[1:], False], strict=True)
         if wanted is None or drawn or (next_drawn and not kernel.onnx_nodes)
     ]
-    span = max(len(nodes) * ROW, len(kernels) * KERNEL_ROW)
+    span = max(len(nodes) * boxes.ROW, len(kernels) * boxes.KERNEL_ROW)
     node_y = {name: (row + 0.5) * span / max(len(nodes), 1) for name, row in depth.items()}
-    kernel_y = stacked(kernels, node_y, span)
+    kernel_y = boxes.stacked(kernels, node_y, span)
 
     figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span)
     hues: dict[str, str] = {}  # of nodes
@@ -91,9 +79,9 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         hue = _HUES["fused" if len(kernel.onnx_nodes) > 1 else "one node"]
         _kernel_box(axes, kernel, middle, table.fused_operators(kernel), hue if kernel.onnx_nodes else None)
         held = sorted(set(kernel.onnx_nodes) & depth.keys(), key=depth.__getitem__)
-        for node, (y, height) in zip(held, slices(middle, len(held)), strict=True):
+        for node, (y, height) in zip(held, boxes.slices(middle, len(held)), strict=True):
             hues.setdefault(node, hue)
-            band(axes, (_NODE[1], node_y[node], 0.8 * ROW), (_KERNEL[0], y, height), hue)
+            boxes.band(axes, (_NODE[1], node_y[node], 0.8 * boxes.ROW), (_KERNEL[0], y, height), hue)
     for name, y in node_y.items():
         _node_box(axes, table.operators.get(name, ""), name, y, hues.get(name))
 
@@ -101,33 +89,37 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         (_NODE, "ONNX nodes, in order", len(nodes), len(every)),
         (_KERNEL, "kernels", len(kernels), len(table.kernels)),
     ):
-        axes.text(left, -0.35, what, color=GRAY)
+        axes.text(left, -0.35, what, color=boxes.GRAY)
         if drawn < total:
-            axes.text(left, span + 0.5, f"and {total - drawn} more", va="center", color=GRAY)
+            axes.text(left, span + 0.5, f"and {total - drawn} more", va="center", color=boxes.GRAY)
     axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + (0.9 if wanted else 0.2), -1.0))
     axes.set_axis_off()
     handles = [Patch(facecolor=to_rgba(hue, 0.22), edgecolor=hue, label=name) for name, hue in _HUES.items()]
     if not all(kernel.onnx_nodes for kernel in kernels):
-        handles.append(Patch(facecolor="white", edgecolor=GRAY, linestyle="--", label="added by the compiler"))
+        handles.append(Patch(facecolor="white", edgecolor=boxes.GRAY, linestyle="--", label="added by the compiler"))
     style.name_colors(axes, handles)
     axes.set_title(f"{len(every)} ONNX nodes became {len(table.kernels)} kernels")
     return figure
 
 
 def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -> None:
-    box(axes, _NODE, y, 0.8 * ROW, hue)
+    boxes.box(axes, _NODE, y, 0.8 * boxes.ROW, hue)
     axes.text(_NODE[0] + 0.12, y, operator, weight="bold", va="center")
     name = name.removesuffix(f"/{operator}") or name
-    room = _NODE_POINTS - width(operator, "bold")
-    if width(name) <= room or room > 60:  # a few letters of a name tell nothing
-        axes.text(_NODE[1] - 0.12, y, fitted(name, room), fontsize=9, va="center", ha="right", color="#333333")
+    room = _NODE_POINTS - boxes.width(operator, "bold")
+    if boxes.width(name) <= room or room > 60:  # a few letters of a name tell nothing
+        axes.text(_NODE[1] - 0.12, y, boxes.fitted(name, room), fontsize=9, va="center", ha="right", color="#333333")
 
 
 def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
-    box(axes, _KERNEL, y, 0.9 * KERNEL_ROW, hue)
+    boxes.box(axes, _KERNEL, y, 0.9 * boxes.KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
     axes.text(
-        left, y - 0.24, fitted(operators, _KERNEL_POINTS, "bold") if operators else "no ONNX node", weight=weight, va="center"
+        left,
+        y - 0.24,
+        boxes.fitted(operators, _KERNEL_POINTS, "bold") if operators else "no ONNX node",
+        weight=weight,
+        va="center",
     )
-    axes.text(left, y + 0.3, fitted(kernel.short_name, _KERNEL_POINTS), va="center", color="#333333")
+    axes.text(left, y + 0.3, boxes.fitted(kernel.short_name, _KERNEL_POINTS), va="center", color="#333333")
