@@ -1,4 +1,4 @@
-"""A layer table as a picture: ONNX nodes on the left, kernels on the right, and a boxes.band from each node to its kernel."""
+"""A layer table as a picture: ONNX nodes on the left, kernels on the right, and a band from each node to its kernel."""
 
 from __future__ import annotations
 
@@ -115,11 +115,5 @@ def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | 
     boxes.box(axes, _KERNEL, y, 0.9 * boxes.KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
-    axes.text(
-        left,
-        y - 0.24,
-        boxes.fitted(operators, _KERNEL_POINTS, "bold") if operators else "no ONNX node",
-        weight=weight,
-        va="center",
-    )
+    axes.text(left, y - 0.24, boxes.fitted(operators or "no ONNX node", _KERNEL_POINTS, weight), weight=weight, va="center")
     axes.text(left, y + 0.3, boxes.fitted(kernel.short_name, _KERNEL_POINTS), va="center", color="#333333")
