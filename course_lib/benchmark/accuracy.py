@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,11 +105,6 @@ class Deviation:
     def sqnr_db(self) -> float:
         """`relative_error` in decibels."""
         return decibels(self.relative_error)
-
-    def to_json(self) -> dict[str, float | int | None]:
-        """Plain JSON values; None if a figure is infinite."""
-        figures = {**asdict(self), "sqnr_db": self.sqnr_db}
-        return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
 def deviation(want: Sequence[Sequence[np.ndarray]], have: Sequence[Sequence[np.ndarray]]) -> Deviation:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -122,11 +122,6 @@ class Sensitivity:
         from course_lib.benchmark.sensitivity_plot import sensitivity_figure
 
         return sensitivity_figure(self, n)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; None if a figure is infinite."""
-        rows = [{"node": row.node, "operator": row.operator, **row.deviation.to_json()} for row in self.rows]
-        return {"dtype": self.dtype, "rows": rows}
 
     def _repr_html_(self) -> str:
         columns = ("", "node", "operator", "relative error", "SQNR (dB)", "largest error", "answers changed", "not finite")

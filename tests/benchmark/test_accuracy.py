@@ -70,5 +70,3 @@ def test_the_worst_output_counts_and_batches_may_differ_in_size() -> None:
     assert found.sqnr_db == pytest.approx(10 * math.log10(75 / 2))
     lost = deviation(want, [want[0], (np.full((2, 2), np.nan), second[1])])
     assert lost == Deviation(math.inf, math.inf, lost.argmax_changes, 4) and lost.argmax_changes == pytest.approx(2 / 3)
-    assert lost.to_json()["relative_error"] is None and lost.to_json()["sqnr_db"] is None
-    assert lost.to_json()["nonfinite"] == 4

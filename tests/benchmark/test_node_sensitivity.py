@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from typing import Any
@@ -186,10 +185,6 @@ def test_the_figure_and_the_table_say_what_was_found() -> None:
 
     html = found._repr_html_()
     assert "each node reduced alone, the worst 2 of 2" in html and html.count("<tr>") == 3 and ">inf<" in html
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert (
-        document["dtype"] == "fp16" and document["rows"][0]["nonfinite"] == 16 and document["rows"][0]["relative_error"] is None
-    )
 
 
 @pytest.mark.parametrize(

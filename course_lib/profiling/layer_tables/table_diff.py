@@ -44,11 +44,6 @@ class Change:
         return tuple(dict.fromkeys(node for kernel in (*self.before, *self.after) for node in kernel.onnx_nodes))
 
     @property
-    def retyped(self) -> bool:
-        """Whether a datatype changed."""
-        return bool(self.differs.keys() - {"format"})
-
-    @property
     def unchanged(self) -> bool:
         """One kernel before and one after, with the same nodes, types and format."""
         return self.kind == "kept" and not self.differs
@@ -107,11 +102,6 @@ class TableDiff:
     def unchanged(self) -> tuple[Change, ...]:
         """One kernel before and one after, with the same nodes, types and format."""
         return tuple(change for change in self.changes if change.unchanged)
-
-    @property
-    def retyped(self) -> tuple[Change, ...]:
-        """Changes of a datatype."""
-        return tuple(change for change in self.changes if change.retyped)
 
     @property
     def fused(self) -> tuple[Together, ...]:
