@@ -281,7 +281,7 @@ def class_report(made: ClassFiles) -> None:
             one.speedup or "",
             _reasons(one.review),
         )
-        for one in report.submissions
+        for one in report.by_need
     ]
     table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup", "review because"), rows)
     difficulty = report.difficulty()

@@ -8,7 +8,8 @@ from course_lib.grading.reports import pages
 from course_lib.style import breakable_html
 from course_lib.teaching.widgets import LayerViewer
 
-_COLUMNS = ("kernel", "operators", "reads", "weights", "writes", "shape", "format", "onnx")
+_TYPES = ("reads", "weights", "writes")
+_COLUMNS = ("operators", *_TYPES, "shape", "format", "onnx")
 
 
 def layers_page(table: LayerTable, title: str) -> str:
@@ -19,9 +20,12 @@ def layers_page(table: LayerTable, title: str) -> str:
     """
     from markupsafe import Markup
 
+    found = table.rows()
+    one_type = len({row["types"] for row in found}) == 1  # the caption has it
+    columns = [column for column in _COLUMNS if not (one_type and column in _TYPES)]
     rows = [
-        [breakable_html(row["kernel"]), console.size(kernel.bytes), *(row[column] for column in _COLUMNS[1:])]
-        for kernel, row in zip(table.kernels, table.rows(), strict=True)
+        [breakable_html(row["kernel"]), console.size(kernel.bytes), *(row[column] for column in columns)]
+        for kernel, row in zip(table.kernels, found, strict=True)
     ]
     return pages.page(
         "Layers of the engine",
@@ -29,5 +33,5 @@ def layers_page(table: LayerTable, title: str) -> str:
         layers=table,
         subtitle=title,
         drawing=Markup(LayerViewer(table).html()),
-        table=pages.table((_COLUMNS[0], "bytes", *_COLUMNS[1:]), rows),
+        table=pages.table(("kernel", "bytes", *columns), rows),
     )

@@ -39,7 +39,7 @@ def test_it_says_whose_verdict_it_is(course: Course, verdict: Path, tmp_path: Pa
     copied = tmp_path / "mallory.json"
     copied.write_bytes(verdict.read_bytes())
     done = course("verify", copied, "--classroom", room)
-    assert done.status == 0 and "ada, lab01_first_engine, 3 of 10 points" in done.out
+    assert done.status == 0 and "ada, lab01_first_engine, 3 of the 10 points of its tasks" in done.out
     worse = [{**task, "tier": "none", "points": 0.0} for task in known["tasks"]]
     verdict.write_text(json.dumps(signature.signed({**known, "student": "ada", "score": 0.0, "tasks": worse}, key)))
     done = course("verify", copied, "--classroom", room)

@@ -26,7 +26,9 @@ def replaced(verdict: Mapping[str, Any], room: Path) -> list[str]:
 def owner(document: Mapping[str, Any]) -> str:
     """Whose verdict it is, for what, with how many points and from when, in one line."""
     student, date = document.get("student", "no student"), document["provenance"].get("date", "no date")
-    return plain(f"{student}, {document['lab']}, {document['score']:g} of {document['max_score']:g} points, {date}", 200)
+    return plain(
+        f"{student}, {document['lab']}, {document['score']:g} of the {document['max_score']:g} points of its tasks, {date}", 200
+    )
 
 
 def contradictions(document: Mapping[str, Any], expected_key: str | None = None) -> list[str]:

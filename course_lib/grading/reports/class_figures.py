@@ -1,4 +1,4 @@
-"""Figures of a class: how points are distributed, how hard each task was, and speed against the quality of the answers."""
+"""Figures of a class: how points are distributed, and how hard each task was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from course_lib import style
 from course_lib.grading.reports.class_report import TIERS, ClassReport
-from course_lib.grading.reports.pages import BLUE, FIGURE_WIDTH, GRAY
+from course_lib.grading.reports.pages import BLUE, FIGURE_WIDTH
 from course_lib.labs.framework.criteria import Tier
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # From dark to light, so that they are told apart without their hues; the first takes white words, the others dark ones.
 _COLORS = dict(zip(TIERS, ("#006B4F", "#C98200", "#F2B8A0", "#5AA7DC", "#DDDDDD"), strict=True))
 _WIDE = 8  # percent from which a part of a bar has room for its number
-_NAMED = 12  # points that have room for a name beside them; the others tell theirs when pointed at
 
 
 def distribution(report: ClassReport) -> tuple[Figure, str]:
@@ -68,32 +67,3 @@ def difficulty(report: ClassReport) -> tuple[Figure, str]:
         for title, found in shares.items()
     )
     return drawn, f"Share of the class in each tier. {told}."
-
-
-def scatter(report: ClassReport) -> tuple[Figure, str, dict[str, str]] | None:
-    """Speed relative to the reference against the quality of the answers; None if no submission has both.
-
-    Returns:
-        The figure, the same in words, and whose each point is, by its ``gid``.
-    """
-    both = [(one, one.of_reference, one.quality) for one in report.submissions if one.of_reference and one.quality is not None]
-    if not both:
-        return None
-    from matplotlib.ticker import MaxNLocator
-
-    drawn = style.figure(2.6, width=FIGURE_WIDTH)
-    axes = drawn.add_subplot()
-    speeds = np.array([speed.median for _, speed, _ in both])
-    names = {}
-    for number, (one, speed, quality) in enumerate(both):
-        axes.plot([quality, quality], [speed.low, speed.high], color=GRAY, lw=1)
-        axes.plot(quality, speed.median, "o", ms=4, color=BLUE, gid=f"submission-{number}")
-        names[f"submission-{number}"] = f"{one.student}: {quality:.4g}, {speed}"
-        if len(both) <= _NAMED:
-            axes.annotate(one.student, (quality, speed.median), (4, 3), textcoords="offset points", fontsize=7)
-    axes.axhline(1, color="black", ls=":", lw=0.8)
-    axes.set(xlabel=report.quality, ylabel="speed relative to the reference")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    ends = dict.fromkeys(f"{speed:.2f}" for speed in (speeds.min(), speeds.max()))  # one if both are printed alike
-    axes.set_title(f"{' to '.join(ends)} of the reference's speed")
-    return drawn, f"Speed relative to the reference against {report.quality}. {'; '.join(names.values())}.", names

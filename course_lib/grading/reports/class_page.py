@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, Spans
+from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports import attention, class_figures, pages
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.grading.reports.leaderboard import BETWEEN_SESSIONS, Place
@@ -23,7 +24,6 @@ def page(report: ClassReport) -> str:
     counts = [f"{len(report.submissions)} graded", f"{len(report.to_review)} to review", f"{len(report.late)} late"]
     few = ((report.ungraded, "not graded yet"), (report.rejected, "cannot be graded"), (report.missing, "missing"))
     counts += [f"{len(found)} {said}" for found, said in few if found]
-    figures = (class_figures.distribution(report), class_figures.difficulty(report), class_figures.scatter(report))
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
     absent = {
         "needs a review": [*report.to_review, *report.unlisted, *report.similar, *report.shared_instances],
@@ -35,7 +35,7 @@ def page(report: ClassReport) -> str:
         report=report,
         counts=counts,
         attention=_who_needs_you(report),
-        figures=[pages.figure(*drawn) for drawn in figures if drawn],
+        figures=[pages.figure(*drawn(report)) for drawn in (class_figures.distribution, class_figures.difficulty)],
         late=pages.table(("student", "late by", "points", "penalty", "final"), late_rows),
         similar=[_side_by_side(match) for match in report.similar[:_SHOWN_PAIRS]],
         similar_unshown=len(report.similar[_SHOWN_PAIRS:]),
@@ -76,7 +76,7 @@ def board(report: ClassReport, places: Sequence[Place]) -> str:
         "leaderboard.html",
         class_title=report.title,
         places=places,
-        most=sum(task.max_points for task in report.submissions[0].tasks),
+        lab=report.submissions[0],
         ends=[end for end in (low, high) if abs(end - 1) > 0.15 * (high - low)],
         percent=lambda speed: 100 * (speed - low) / (high - low),
         widened=100 * BETWEEN_SESSIONS,
@@ -115,14 +115,16 @@ def _linked(report: ClassReport, one: Submission) -> pages.Cell:
 
 def _everybody(report: ClassReport) -> Markup:
     first = report.submissions[0]
+    written = first.written.maximum
     titles = [f"{task.title} (of {task.max_points:g})" for task in first.tasks]
     raced = any(one.of_reference for one in report.submissions)
     speed = "speed over the reference" if raced else f"speed over {report.baseline or 'PyTorch'}"
     columns = (
         "student",
         f"final (of {first.max_score:g})",
-        *titles,
         "open",
+        *titles,
+        f"written (of {written:g})",
         "late penalty",
         report.quality or "quality",
         speed,
@@ -131,12 +133,15 @@ def _everybody(report: ClassReport) -> Markup:
         (
             _linked(report, one),
             pages.Cell(f"{one.final:g}", tone="final"),
-            *(pages.Cell(f"{task.points:g}", tone=task.tier) for task in one.tasks),
             one.review.points.open or "",
-            one.penalty or "",
+            *(pages.Cell(f"{task.points:g}", tone=task.tier) for task in one.tasks),
+            ("-" if UNGRADED in {reason.code for reason in one.review.reasons} else f"{one.written.earned:g}")
+            if written
+            else "",
+            f"-{one.penalty:g}" if one.penalty else "",
             "" if one.quality is None else f"{one.quality:.4g}",
             (one.of_reference if raced else one.speedup) or "",
         )
-        for one in report.submissions
+        for one in report.by_need
     ]
     return pages.table(columns, rows)

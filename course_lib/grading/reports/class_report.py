@@ -15,7 +15,7 @@ from course_lib.grading.batch.grade import noted
 from course_lib.grading.batch.intake import Rejected
 from course_lib.grading.integrity import copies
 from course_lib.grading.integrity.matches import Match
-from course_lib.grading.judge.review import Review, Reviewed
+from course_lib.grading.judge.review import Points, Review, Reviewed
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
@@ -85,6 +85,11 @@ class Submission(Reviewed):
         """Points of the lab's tasks alone, without written questions and penalty."""
         return sum(task.points for task in self.tasks)
 
+    @property
+    def written(self) -> Points:
+        """Points of the written questions."""
+        return Points(self.score - self.judged, maximum=self.max_score - sum(task.max_points for task in self.tasks))
+
 
 @dataclass(frozen=True)
 class ClassReport:
@@ -118,6 +123,11 @@ class ClassReport:
     def to_review(self) -> tuple[Submission, ...]:
         """Submissions that an instructor has to look at."""
         return tuple(one for one in self.submissions if one.review.needed)
+
+    @property
+    def by_need(self) -> tuple[Submission, ...]:
+        """Submissions that need a decision first, those with the most open points before others; then all others by name."""
+        return tuple(sorted(self.submissions, key=lambda one: (not one.review.needed, -one.review.points.open, one.student)))
 
     @property
     def late(self) -> tuple[Submission, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
@@ -53,12 +53,11 @@ class Cell:
         return self.text
 
 
-def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> Markup:
+def figure(drawn: Figure, alt: str) -> Markup:
     """A matplotlib figure as inline SVG, its black in the page's ink.
 
     Args:
         alt: says in plain text what the figure shows, numbers included.
-        names: what a browser says when it is pointed at a part, by the part's ``gid``.
     """
     import matplotlib
     from markupsafe import Markup
@@ -73,8 +72,6 @@ def figure(drawn: Figure, alt: str, names: Mapping[str, str] | None = None) -> M
     svg = _BLACK.sub(r"\1: currentColor", svg[svg.index("<svg") :]).replace(
         "<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1
     )
-    for part, name in (names or {}).items():
-        svg = svg.replace(f'<g id="{part}">', f'<g id="{part}"><title>{escape(name)}</title>', 1)
     return Markup(f"<figure>{svg}</figure>")
 
 

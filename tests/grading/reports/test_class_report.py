@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
@@ -13,7 +12,6 @@ from urllib.parse import unquote
 import pytest
 from nbgrader.api import Gradebook
 
-from course_lib.benchmark import Interval
 from course_lib.errors import CourseError
 from course_lib.grading.batch.grade import note
 from course_lib.grading.reports import attention, class_figures, class_page, leaderboard
@@ -53,13 +51,11 @@ def test_difficulty_is_the_share_of_each_tier(report):
     assert round(30 * speed["inconclusive"]) == 1 and sum(speed.values()) == pytest.approx(1)
 
 
-def test_every_student_leads_to_a_report_and_every_point_has_a_name(room, report):
+def test_every_student_leads_to_a_report(room, report):
     page = class_page.page(report)
     addresses = [value for name, value in Tags(page).attributes if name == "href"]
     assert {f"{one.student}/{LAB.name}.html" for one in report.submissions} == set(addresses)
     assert all((room.folder / "reports" / unquote(address)).with_suffix(".json").is_file() for address in addresses)
-    raced = [one for one in report.submissions if one.of_reference]
-    assert raced and all(f"<title>{one.student}: " in page for one in raced)
     headings = re.findall(r"<h\d>(.*?)</h\d>", page)
     assert len(headings) == len(set(headings)) and "None." not in page
 
@@ -144,23 +140,21 @@ def test_the_page_shows_the_class_and_loads_nothing(report):
     )
     assert "30 graded, 3 to review, 2 late" in text
     alts = [value for name, value in tags.attributes if name == "aria-label"]
-    assert len(alts) == 3 and "median 11 of 12" in alts[0] and "73 % full" in alts[1] and "full00: 0.98, " in alts[2]
+    assert len(alts) == 2 and "median 11 of 12" in alts[0] and "73 % full" in alts[1]
 
 
-@pytest.mark.parametrize(
-    ("medians", "title"), [((1.011, 1.009), "1.01 of"), ((0.9, 1.1), "0.90 to 1.10 of"), ((1.3,), "1.30 of")]
-)
-def test_the_title_of_speeds_has_two_ends_only_if_they_print_otherwise(report, medians, title):
-    submissions = [
-        replace(one, of_reference=Interval(median, 0.8, 1.4)) for one, median in zip(report.submissions, medians, strict=False)
-    ]
-    figure, *_ = class_figures.scatter(replace(report, submissions=submissions))
-    assert figure.axes[0].get_title() == f"{title} the reference's speed"
+def test_who_needs_a_decision_comes_first_and_the_points_of_a_row_add_up(report):
+    assert [one.student for one in report.by_need[:4]] == ["unlucky", "unsure", "writer", "full00"]
+    for one in report.by_need:
+        assert one.final == max(0.0, sum(task.points for task in one.tasks) + one.written.earned - one.penalty)
+        assert one.max_score == sum(task.max_points for task in one.tasks) + one.written.maximum == 12
+    rows = class_page.page(report).partition(">Everybody<")[2]
+    assert rows.index("unlucky") < rows.index("writer") < rows.index("full00") and "written (of 2)" in rows
 
 
 def test_the_leaderboard_marks_the_reference_and_the_ends_and_says_who_is_pending(report):
     board = class_page.board(report, leaderboard.ranked(report.submissions))
-    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 10")] == [True] * 4
+    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 12")] == [True] * 4
     assert "unlucky</td><td" in board and board.index("none2") < board.index("unlucky") < board.index("pending")
     assert board.count("pending") == 1 and board.count("not measured") == 3
 
@@ -201,7 +195,7 @@ def test_a_class_in_which_nobody_was_raced(tmp_path):
     put(room, "ben", faulty())
     found = read(LAB, room)
     assert (found.quality, found.baseline) == ("", "")
-    assert len([name for name, _ in Tags(class_page.page(found)).attributes if name == "aria-label"]) == 2
+    assert len([name for name, _ in Tags(class_page.page(found)).attributes if name == "aria-label"]) == 2, "as with a race"
 
 
 def test_files_and_json(room, tmp_path):
