@@ -14,6 +14,7 @@ import pytest
 
 from course_lib import labs
 from course_lib.labs import Examiner, Outcome
+from course_lib.labs.framework import runner
 from course_lib.labs.lab09_runtime import checks, given
 from course_lib.labs.lab09_runtime.lab import ByHand
 from course_lib.labs.lab09_runtime.reference import SERVING_LOOP
@@ -36,7 +37,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def answer(command, question, **_):
         return json.dumps(run_loop.answers(json.loads(question))).encode()
 
-    monkeypatch.setattr(checks, "run_isolated", answer)
+    monkeypatch.setattr(runner, "run_isolated", answer)
     gc.collect()
     gc.freeze()  # the process of a loop has little to collect, and this one much
     yield

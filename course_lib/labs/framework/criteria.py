@@ -13,7 +13,6 @@ from course_lib.benchmark import Interval
 from course_lib.labs.requirements import COLUMNS, rows
 
 HALF, ALL = COLUMNS[2:]
-BUSY = "the machine is busy"
 # Values of `Criterion.code` and `Outcome.code`: why a task is not decided.
 NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine
@@ -223,10 +222,9 @@ def tier(criteria: Iterable[Criterion]) -> tuple[Tier, bool]:
     return (Tier.INCONCLUSIVE if part is None else Tier.NONE), False
 
 
-def undecided(criteria: Iterable[Criterion], cause: str) -> str:
-    """A line that names the criteria that are not decided, and the cause."""
-    names = "; ".join(map(_short, _by_name(one for one in criteria if one.met is None)))
-    return f"Inconclusive: {cause}. Not decided: {names}."
+def undecided(criteria: Iterable[Criterion]) -> str:
+    """The criteria that are not decided, with their bounds."""
+    return "; ".join(map(_short, _by_name(one for one in criteria if one.met is None)))
 
 
 def missed(criteria: Iterable[Criterion]) -> list[Criterion]:

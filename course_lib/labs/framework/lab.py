@@ -60,13 +60,12 @@ _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that 
     NO_ANSWER: "Measure the same call in the notebook. Which of its loops grows fastest with the size of its input?",
 }
 _BUILD_HINT = "Build it in the notebook with course_lib.engines.build: the same error appears there."
-_CAUSES = {  # of a task that its data do not decide, with where to look: by `Criterion.code`
-    "": (judging.BUSY, "Close other programs, then run this check again."),
-    TOO_FEW: ("the data of this check are too few", "Gain a little more, or run this check again on other data."),
-}
-_OPEN = {  # why a task is not decided, by `Criterion.code`
-    NO_REFERENCE: "Not compared with the reference yet: the grader does that.",
-    UNUSUAL: "This is better than any solution that is known. An instructor will look at it.",
+_TOO_FEW = "Inconclusive: the data of this check are too few. Not decided: {criteria}."
+_OPEN = {  # why a task is not decided, and where to look, by `Criterion.code`
+    "": ("Inconclusive: the machine is busy. Not decided: {criteria}.", "Close other programs, then run this check again."),
+    TOO_FEW: (_TOO_FEW, "Gain a little more, or run this check again on other data."),
+    NO_REFERENCE: ("Not compared with the reference yet: the grader does that.", ""),
+    UNUSUAL: ("This is better than any solution that is known. An instructor will look at it.", ""),
 }
 
 
@@ -220,8 +219,8 @@ class Lab:
         code, message = "", judging.findings(criteria)
         if tier == Tier.INCONCLUSIVE:
             code, symptom = next(((one.code, one.symptom) for one in criteria if one.met is None and one.code), ("", ""))
-            cause, look = _CAUSES.get(code, ("", ""))
-            why = judging.undecided(criteria, cause) if cause else symptom or _OPEN[code]
+            why, look = _OPEN.get(code, ("", ""))
+            why = symptom or why.format(criteria=judging.undecided(criteria))
             if not half_earned and judging.all_met(criteria) is False:
                 why = f"At most half of the points. {why}"
             message, hint = f"{message} {why}".strip(), hint or look

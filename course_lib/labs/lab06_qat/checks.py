@@ -32,10 +32,8 @@ IMAGES = 2000  # secret: the interval of a recovered share is 0.01 to 0.02
 LEAST_INT8 = 0.85  # of the weights, in layers that compute in INT8: the two depthwise layers have 0.12
 # Recovered shares of the lost accuracy, in full and for half of the points. Measured on 450 images:
 KERNELS_FULL, KERNELS_HALF = 0.9, 0.6  # 0.95 with the best two layers in float, 0.75 with the best one
-RANGES_FULL, RANGES_HALF = (
-    0.85,
-    0.65,
-)  # 0.91 with a percentile of 99.5, 0.73 with half of each range, 0.53 with the smallest squared error
+# 0.91 with a percentile of 99.5, 0.73 with half of each range, 0.53 with the smallest squared error.
+RANGES_FULL, RANGES_HALF = 0.85, 0.65
 TRAINED_FULL, TRAINED_HALF = 0.95, 0.8  # 0.99 with training
 _ALIKE = 0.99  # share of a weight's codes that are those of calibration, if nothing was trained
 _USUAL_LOSS = 0.03  # of a network that is accurate

@@ -155,9 +155,8 @@ def measured(time_ms: Callable[[Box], float], *, repeats: int = 3, progress: boo
 
     The fastest of `repeats` counts, because other load on the machine can only slow a call down.
     """
-    rounds = [
-        {box: time_ms(box) for box in GRID} for _ in track(range(1 + repeats), "timing shapes", shown=progress)
-    ]  # the first round warms up: a call of a new shape may allocate
+    # The first round warms up: a call of a new shape may allocate.
+    rounds = [{box: time_ms(box) for box in GRID} for _ in track(range(1 + repeats), "timing shapes", shown=progress)]
     return interpolated({box: min(one[box] for one in rounds[1:]) for box in GRID})
 
 

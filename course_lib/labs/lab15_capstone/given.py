@@ -87,9 +87,8 @@ class Settings(BaseModel):
 
     def dumps(self) -> str:
         """All settings as TOML text."""
-        return "".join(
-            f"{key} = {json.dumps(value)}\n" for key, value in self.model_dump().items()
-        )  # JSON's spelling is TOML's here
+        # JSON's spelling is TOML's here.
+        return "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.model_dump().items())
 
     def save(self, path: str | Path) -> None:
         """Write them as TOML."""
@@ -99,9 +98,8 @@ class Settings(BaseModel):
 # The first version enlarges frames to 160 pixels. A call then costs 1.5 times as much on a CPU, and more boxes are false than at 96 to
 # 128 pixels, where the detector was trained. Only its time counts.
 FIRST = Settings(size=160, confidence=0.5)
-WHOLE_CURVE = Settings(
-    size=128, confidence=0.02, queue=4
-)  # of the given detector: nearly all digits, and one box in four is false
+# Of the given detector: nearly all digits, and one box in four is false.
+WHOLE_CURVE = Settings(size=128, confidence=0.02, queue=4)
 
 
 def recipe(size: int, precision: Precision | None = None) -> Recipe:

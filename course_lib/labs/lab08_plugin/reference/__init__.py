@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 KERNEL = Path(__file__).with_name("rotary.cu").read_text(encoding="utf-8")
-PLUGIN = (
-    Path(__file__).with_name("rotary_plugin.txt").read_text(encoding="utf-8")
-)  # text to be written, not a module of the course
+# Text to be written, not a module of the course.
+PLUGIN = Path(__file__).with_name("rotary_plugin.txt").read_text(encoding="utf-8")
 
 
 def write(folder: Path) -> None:

@@ -189,9 +189,8 @@ def examine(folder: Path) -> Any:
     sys.modules["tensorrt"] = trt
     trt.DimsExprs = Expressions  # not in TensorRT 8.6
     trt.init_libnvinfer_plugins = lambda *_: True
-    trt.get_plugin_registry = lambda *_: SimpleNamespace(
-        register_creator=lambda *_, **__: True
-    )  # the empty libraries have none
+    # The empty libraries have none.
+    trt.get_plugin_registry = lambda *_: SimpleNamespace(register_creator=lambda *_, **__: True)
     calls = json.loads((folder / "calls.json").read_text())
     sys.meta_path.insert(0, learner_code.OnlyPackages(*PACKAGES))
     try:

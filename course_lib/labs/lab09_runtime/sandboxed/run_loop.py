@@ -133,7 +133,3 @@ def _returned(answers: Any) -> dict[str, Any]:
 def main() -> None:
     """Answer one request on standard input; what the learner's code prints is discarded."""
     learner_code.run(answers)
-
-
-if __name__ == "__main__":
-    main()
