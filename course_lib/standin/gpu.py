@@ -179,7 +179,8 @@ class Gpu:
             capture.work.append(work)
             return
         if stream == DEFAULT_STREAM and self._captures:
-            self._break_captures()
+            for other in self._captures.values():
+                other.broken = True
             raise LogicError(f"{call} failed: operation would make the legacy stream depend on a capturing blocking stream")
         self._queues[stream].append(work)
 
@@ -243,10 +244,6 @@ class Gpu:
     def break_capture(self, stream: int) -> None:
         """Something was asked of a captured stream that cannot be recorded."""
         self._captures[stream].broken = True
-
-    def _break_captures(self) -> None:
-        for capture in self._captures.values():
-            capture.broken = True
 
     def _reject_unsafe(self, call: str, only: bool = True) -> None:
         """Calls that may synchronize behind the scenes spoil the captures of this thread."""

@@ -33,7 +33,9 @@ def make(version: str) -> Any:
         if "." not in name:
             setattr(trt, name, make_enum(name, table.enum(name)))
     for part in _PARTS:
-        for template in _templates(part):
+        for template in vars(part).values():
+            if not isinstance(template, type) or template.__module__ != part.__name__:
+                continue
             bases = tuple(getattr(trt, base) for base in table.bases(template.__name__))
             setattr(trt, template.__name__, conform(template, bases, trt, table))
     trt.IHostMemory = values.host_memory(trt)
@@ -41,12 +43,8 @@ def make(version: str) -> Any:
     for name, value in table.values().items():
         kind, _, member = value.rpartition(".")
         setattr(trt, name, getattr(getattr(trt, kind), member))
-    trt.nptype, trt.volume = _nptype(trt), _volume
+    trt.nptype, trt.volume = _nptype(trt), lambda iterable: int(np.prod([*iterable], dtype=np.int64))
     return trt
-
-
-def _templates(part: ModuleType) -> list[type]:
-    return [thing for thing in vars(part).values() if isinstance(thing, type) and thing.__module__ == part.__name__]
 
 
 def _set_severity(trt: Any, table: ApiTable) -> None:
@@ -68,7 +66,3 @@ def _nptype(trt: Any) -> Any:
         raise TypeError("Could not resolve TensorRT datatype to an equivalent numpy datatype.")
 
     return nptype
-
-
-def _volume(iterable: Any) -> int:
-    return int(np.prod([*iterable], dtype=np.int64))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.errors import ProfileError
+from course_lib.profiling.layer_tables.boxes import short
 from course_lib.profiling.readers.ncu import LATENCY_SHARE, KernelMetrics
 from course_lib.profiling.timelines.timeline import Timeline, label
 
@@ -40,7 +41,7 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
         axes.bar_label(bars, fmt="%.0f", padding=2, fontsize=8)
     axes.axvline(100 * LATENCY_SHARE, color="#777777", lw=1, ls=":")
     rows = [
-        f"{number}  {_short(label(kernel.name, 'kernel'))}\n({kernel.bound}-bound)" for number, kernel in enumerate(whole, 1)
+        f"{number}  {short(label(kernel.name, 'kernel'), 26)}\n({kernel.bound}-bound)" for number, kernel in enumerate(whole, 1)
     ]
     style.name_rows(axes, rows, 8)
     axes.set(xlim=(0, 108), xlabel="share of the peak (%); dotted: below it on both, a kernel waits")
@@ -49,10 +50,6 @@ def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
     busy, active = 100 * (compute.sm_share or 0.0), 100 * (compute.occupancy or 0.0)
     axes.set_title(f"The kernel that computes most ({busy:.0f} % of the peak) has an occupancy of {active:.0f} %")
     return figure
-
-
-def _short(text: str, most: int = 26) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 REST = "between the ranges"

@@ -18,7 +18,8 @@ def collected(submitted: Path, lab: str) -> Intake:
         name = path.name
         try:
             if not stat.S_ISDIR(path.stat().st_mode):
-                rejected.append(Rejected(shown(name), _loose(path)))
+                way = f"{'unpack' if is_archive(name) else 'move'} it to STUDENT/{lab_of(name) or 'LAB'}/"
+                rejected.append(Rejected(shown(name), f"not in a folder of a student: if it is a submission, {way}"))
                 continue
             folder = submission_folder(path, lab)
             if folder and (reason := id_problem(name)):
@@ -77,11 +78,6 @@ def _left_over(student: Path, lab: str, folder: Path | None) -> list[Rejected]:
         expected = f"expected STUDENT/{lab_of(student.name)}/, found the name of a lab in place of a student's id"
         return [Rejected(shown(student.name), expected)]
     return lines
-
-
-def _loose(path: Path) -> str:
-    files = "unpack it to" if is_archive(path.name) else "move it to"
-    return f"not in a folder of a student: if it is a submission, {files} STUDENT/{lab_of(path.name) or 'LAB'}/"
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -44,13 +44,11 @@ class Refitter(Template):
         if missing := self.get_missing_weights():
             return self._reject("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
         model = self._engine._model
-        model.replace({name: self._numbers(name, weights) for name, weights in self._given.items()})
+        types = {name: numpy_type(model.dtypes[name]) for name in self._given}
+        model.replace({name: np.array(weights.numpy(), types[name]) for name, weights in self._given.items()})
         self._engine._missing.clear()
         self._given.clear()
         return True
-
-    def _numbers(self, name: str, weights: Any) -> np.ndarray:
-        return np.array(weights.numpy(), numpy_type(self._engine._model.dtypes[name]))
 
     def _reject(self, call: str, condition: str) -> bool:
         text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"

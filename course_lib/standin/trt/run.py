@@ -29,7 +29,8 @@ def prepare_run(context: Any, stream: int, captured: bool) -> Callable[[], None]
         feeds = {name: _tensor(device, addresses[name], shapes[name], model.dtypes[name]) for name in model.inputs}
         start = time.perf_counter()
         results = model.run({name: array.copy() for name, array in feeds.items()})
-        context._times = _shares(model, (time.perf_counter() - start) * 1000)
+        share = (time.perf_counter() - start) * 1000 / len(model.nodes)  # onnxruntime tells only the sum
+        context._times = [(node.name, share) for node in model.nodes]
         for name, array in results.items():
             address = addresses.get(name, 0)
             if name in allocators:
@@ -57,8 +58,3 @@ def _reallocate(allocator: Any, name: str, address: int, array: np.ndarray, stre
         raise gpu.OutOfMemory(f"the output allocator gave no memory for {name}")
     call_user("notify_shape", allocator.notify_shape, name, allocator._trt.Dims(array.shape))
     return int(found)
-
-
-def _shares(model: Any, milliseconds: float) -> list[tuple[str, float]]:
-    """A time for each layer: onnxruntime tells only the sum, so that each gets an equal part."""
-    return [(node.name, milliseconds / len(model.nodes)) for node in model.nodes]

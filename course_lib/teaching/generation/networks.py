@@ -20,7 +20,9 @@ def as_pattern(model: onnx.ModelProto, *, groups: Literal["repeat", "reshape"]) 
     """
     model = copy.deepcopy(model)
     graph = model.graph
-    shapes = {value.name: [one.dim_value for one in value.type.tensor_type.shape.dim] for value in _typed(model)}
+    known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    typed = (*known.input, *known.value_info, *known.output)
+    shapes = {value.name: [one.dim_value for one in value.type.tensor_type.shape.dim] for value in typed}
     attentions = [node for node in graph.node if node.op_type == "Attention"]
     heads, kv_heads, size = (
         shapes[attentions[0].input[0]][1],
@@ -42,11 +44,6 @@ def as_pattern(model: onnx.ModelProto, *, groups: Literal["repeat", "reshape"]) 
     graph.node.extend(nodes)
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def _typed(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    return [*graph.input, *graph.value_info, *graph.output]
 
 
 def _written_out(attention: onnx.NodeProto, groups: str) -> list[onnx.NodeProto]:
