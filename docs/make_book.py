@@ -23,6 +23,7 @@ from pathlib import Path
 import make_links
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # Python begins with this script's folder
 PACKAGES = (
     "recipe",
     "models",
@@ -125,13 +126,12 @@ def _lectures() -> str:
 
 
 def _cookbook() -> str:
-    from course_lib.migration import cookbook
+    from docs import cookbook
 
     return cookbook.page({int(path.name[:2]): f"lectures/{path.name}" for path in ROOT.glob("lectures/*.ipynb")})
 
 
 def _names_by_version() -> str:
-    sys.path.insert(0, str(ROOT))  # Python begins with this script's folder
     from docs import conformance
 
     rows, _ = conformance.check(conformance.course_folders())

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from course_lib.migration import ApiTable, cookbook
+from course_lib.migration import ApiTable
 from course_lib.migration.rules import torch_trt
 from course_lib.migration.rules.names import RULES
+from docs import cookbook
 
 
 @pytest.fixture(scope="module")

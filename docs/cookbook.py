@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
@@ -109,7 +108,3 @@ def _code(names: Iterable[str]) -> str:
 def _plain(text: str) -> str:
     """Text with Markdown's table characters escaped."""
     return text.replace("|", r"\|").replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())
