@@ -41,13 +41,10 @@ class AttentionLibrary:
         library = ctypes.CDLL(str(path))
         self._whole, self._causal = library.attention_launch, library.attention_causal_launch
         self._decode = library.attention_decode_launch
-        self._step, self._prompt = library.attention_step_launch, library.attention_prompt_launch
         for launch, pointers, sizes in (
             (self._whole, 2, 3),
             (self._causal, 2, 3),
             (self._decode, 4, 4),
-            (self._step, 7, 3),
-            (self._prompt, 7, 4),
         ):
             launch.argtypes = [*[ctypes.c_void_p] * pointers, *[ctypes.c_int] * sizes, ctypes.c_void_p]
 
@@ -81,65 +78,6 @@ class AttentionLibrary:
         """
         status = self._decode(q, keys, values, out, batch, heads, capacity, length, stream)
         _check(status, f"{length} tokens of ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
-
-    def step(
-        self,
-        qkv: int,
-        cos: int,
-        sin: int,
-        position: int,
-        keys: int,
-        values: int,
-        out: int,
-        batch: int,
-        heads: int,
-        capacity: int,
-        *,
-        stream: int = 0,
-    ) -> None:
-        """Enqueue a decoder's attention for one new token of each sequence, FP16: rotate, write into the cache in place, attend.
-
-        Args:
-            qkv: ``(batch, 3, heads, 64)``: the queries of all heads, then their keys and their values.
-            cos, sin: ``(capacity, 32)``, FP32, of each position's angles.
-            position: one int32, the number of tokens in the cache. If the cache is full, the output is NaN.
-            keys, values: ``(batch, heads, capacity, 64)``.
-            out: ``(batch, heads, 64)``.
-
-        Raises:
-            EngineError: CUDA rejected the launch.
-        """
-        status = self._step(qkv, cos, sin, position, keys, values, out, batch, heads, capacity, stream)
-        _check(status, f"one token and a cache ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
-
-    def prompt(
-        self,
-        qkv: int,
-        cos: int,
-        sin: int,
-        keys: int,
-        values: int,
-        rotated: int,
-        out: int,
-        batch: int,
-        sequence: int,
-        heads: int,
-        capacity: int,
-        *,
-        stream: int = 0,
-    ) -> None:
-        """As `step` for a prompt, which fills an empty cache.
-
-        Args:
-            qkv: ``(batch, sequence, 3, heads, 64)``.
-            rotated: scratch memory of that size.
-            out: ``(batch, sequence, heads, 64)``.
-
-        Raises:
-            EngineError: CUDA rejected the launch.
-        """
-        status = self._prompt(qkv, cos, sin, keys, values, rotated, out, batch, sequence, heads, capacity, stream)
-        _check(status, f"a prompt of {sequence} tokens and a cache ({batch}, {heads}, {capacity}, {HEAD_SIZE})")
 
 
 def _check(status: int, shape: str) -> None:
