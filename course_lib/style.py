@@ -55,6 +55,7 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
     matplotlib.rcParams.update(
         {
             "axes.facecolor": "none",
+            "axes.formatter.min_exponent": 4,  # raised exponents are too small on a phone
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlesize": 10,

@@ -57,7 +57,6 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
         axes.annotate(f"{gib[-1]:.2g} GiB", (tokens[-1], gib[-1]), (-6, 2), textcoords="offset points", ha="right", fontsize=8)
     axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="keys and values (GiB)", title=title)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     style.name_lines(axes)
     return figure
 
@@ -149,7 +148,6 @@ def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure
         below.plot(rates, slow, "o-", ms=4, color=color, label=name)
     above.set(ylabel="tokens per second", ylim=(0, None))
     below.set(xlabel="requests per second", ylabel="95th percentile of the\ntime to the first token (s)", yscale="log")
-    below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for axes in (above, below):
         style.name_lines(axes)
     figure.suptitle(title)
