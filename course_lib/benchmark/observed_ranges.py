@@ -58,8 +58,7 @@ class ValueRanges:
             nodes: draw only what these make.
         """
         rows = [row for row in self.rows if row.largest and (nodes is None or row.node in nodes)]
-        figure = style.figure(1.2 + 0.22 * len(rows))
-        axes = figure.add_subplot()
+        figure, axes = style.subplots(1.2 + 0.22 * len(rows))
         axes.axvspan(self.format.smallest_normal, self.format.largest, color=style.color(2), alpha=0.15, lw=0)
         axes.axvspan(self.format.smallest, self.format.smallest_normal, color=style.color(4), alpha=0.2, lw=0)
         for place, row in enumerate(rows):
@@ -69,7 +68,7 @@ class ValueRanges:
             if row.beyond:
                 note = f"{100 * row.beyond:.3g} % overflow"
                 axes.annotate(note, (row.largest, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [row.node for row in rows], fontsize=8)
+        axes.set_yticks(range(len(rows)), [row.node[-26:] for row in rows], fontsize=8)
         axes.set_xscale("log")
         axes.margins(x=0.16)
         axes.set_ylim(len(rows) - 0.5, -0.5)

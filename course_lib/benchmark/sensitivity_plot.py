@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from course_lib.benchmark.node_sensitivity import NodeError, Sensitivity
 
-_LONGEST = 40  # characters of a node's name; the end tells nodes apart
+_LONGEST = 26  # characters of a node's name; the end tells nodes apart
 
 
 def sensitivity_figure(found: Sensitivity, n: int = 20) -> Figure:
@@ -27,8 +27,7 @@ def sensitivity_figure(found: Sensitivity, n: int = 20) -> Figure:
     drawable = errors[np.isfinite(errors) & (errors > 0)]
     decades = np.log10(drawable) if len(drawable) else np.array([-6.0, -1.0])
     low, high = 10 ** np.floor(decades.min() - 0.1), 10 ** np.ceil(decades.max() + 0.5)
-    figure = style.figure(1.1 + 0.22 * max(len(rows), 2))
-    axes = figure.add_subplot()
+    figure, axes = style.subplots(1.1 + 0.22 * max(len(rows), 2))
     for place, row in enumerate(rows):
         overflows = row.deviation.nonfinite > 0
         axes.barh(place, high if overflows else max(errors[place], low), color=style.color(1 if overflows else 0), height=0.7)

@@ -84,8 +84,9 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
 
 
 def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
-    drawn = axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
-    axes.bar_label(drawn, [form.format(value) for value in values.values()], padding=3)
+    axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
+    for row, value in enumerate(values.values()):  # a negative one at the right of zero: at the left are the names
+        axes.annotate(form.format(value), (max(value, 0), row), (3, 0), textcoords="offset points", va="center")
     style.name_rows(axes, list(values))
     axes.set_xticks([])  # every bar has its value
     axes.spines["bottom"].set_visible(False)

@@ -42,7 +42,7 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     above.plot(values, values, color="#777777", lw=1, ls="--", label="no rounding")
     above.plot(values, rounded, color=style.color(0), lw=1.8, label=f"{bits} bits")
     above.set(ylabel="value after rounding")
-    above.set_title("Forward: rounding steps, clipped at both ends", loc="left")
+    above.set_title("Forward: rounded and clipped", loc="left")
     style.name_lines(above)
     below.axhline(0, color=style.color(1), lw=1.8, label="true derivative")
     below.plot(values, gradient, color=style.color(2), lw=1.8, label="straight-through")
