@@ -185,8 +185,7 @@ def lab(browser, jupyter, course):
     page.goto(f"{jupyter}/lab/tree/views.ipynb?token={TOKEN}")
     page.wait_for_function("() => window.jupyterapp && window.jupyterapp.restored", timeout=120_000)
     opened(page, "views.ipynb")
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     page.locator(".course-view").nth(2).wait_for(timeout=120_000)
     page.set_default_timeout(20_000)
     yield page
