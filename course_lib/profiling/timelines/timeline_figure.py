@@ -33,6 +33,9 @@ _ROW = 0.34  # inches
 _PIXELS = 330  # of the time axis; a bar is drawn at least one pixel wide
 _CHARACTER = 7.4  # pixels of one letter inside a bar
 _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, not drawn
+_INKS = {"operator": "black"} | dict.fromkeys(
+    ("call", "call that waits", "copy"), style.BLACK_ON_COLOR
+)  # other names are white
 _SOLID = 0.85  # share of a bar from which pauses do not show
 _DEEPEST = 3  # ranges inside ranges
 
@@ -201,8 +204,7 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
         letters = int((end - start) / pixel / _CHARACTER) - 1
         if bar.text and letters >= min(len(bar.text), 6):
             text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
-            ink = "white" if kind in ("kernel", "CUDA graph", "range", "pageable copy") else "black"
-            axes.text((start + end) / 2 / size, place, text, ha="center", va="center", color=ink)
+            axes.text((start + end) / 2 / size, place, text, ha="center", va="center", color=_INKS.get(kind, "white"))
     axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=colors, edgecolors="white", linewidths=edges)
 
 
