@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from course_lib.engines import LayerTable
     from course_lib.grading.batch.grade import Grade
     from course_lib.grading.batch.intake import Rejected
-    from course_lib.grading.judge.review import Review
     from course_lib.grading.reports.class_files import ClassFiles
     from course_lib.labs import Examination, Lab, Outcome
     from course_lib.migration.findings import Finding
@@ -237,7 +236,12 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
     from course_lib.grading.reports import attention
 
     rows = [
-        (one.student, _points(one), f"{one.review.points.open:g}" if one.review.points.open else "", _reasons(one.review))
+        (
+            one.student,
+            _points(one),
+            f"{one.review.points.open:g}" if one.review.points.open else "",
+            "; ".join(map(str, one.review.reasons)),
+        )
         for one in graded
     ]
     if rows:
@@ -255,10 +259,6 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
         in_full(out, f"[red]not graded: {escape(folder.shown)}[/]: {escape(folder.reason)}")
     if graded:
         out.print(f"reports: {escape(str(graded[0].report.parent.parent))}/STUDENT/{lab.name}.html", soft_wrap=True)
-
-
-def _reasons(review: Review) -> str:
-    return "; ".join(map(str, review.reasons))
 
 
 def _points(one: Grade) -> Text:
@@ -279,11 +279,10 @@ def class_report(made: ClassFiles) -> None:
             f"{one.final:g} / {one.max_score:g}",
             f"-{one.penalty:g}" if one.penalty else "",
             one.speedup or "",
-            _reasons(one.review),
         )
         for one in report.by_need
     ]
-    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup", "review because"), rows)
+    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup"), rows)
     difficulty = report.difficulty()
     tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
     shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
@@ -293,17 +292,9 @@ def class_report(made: ClassFiles) -> None:
         table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")
-    for said, needs in (
-        ("not graded", attention.not_graded(report)),
-        ("graded in part", attention.in_part(report)),
-        ("note", attention.noted(report)),
-        ("to review", attention.unlisted(report)),
-        ("to review", attention.similar(report)),
-        ("to review", attention.shared_instances(report)),
-        ("points changed since the last grading", attention.changed(report)),
-    ):
+    for title, needs in attention.sections(report).items():
         for need in needs:
-            in_full(_console(), escape(f"{said}: {need.named}: {need.why}"))
+            in_full(_console(), escape(f"{title.lower()}: {need.named}: {need.why}"))
     for student, (before, now) in made.recharged.items():
         said = f"late penalty {before:g} to {now:g}: points or dates had changed. Generate the feedback again"
         in_full(_console(), f"{escape(student)}: {said}")

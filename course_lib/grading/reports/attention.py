@@ -34,6 +34,17 @@ class Need:
         return listed(self.who, _NAMED)
 
 
+def sections(report: ClassReport) -> dict[str, tuple[Need, ...]]:
+    """Every reason, by the title of its section."""
+    return {
+        "Not graded": not_graded(report),
+        "Graded in part": in_part(report),
+        "Notes on files": noted(report),
+        "Points changed since the last grading": changed(report),
+        "To review": to_review(report),
+    }
+
+
 def not_graded(report: ClassReport) -> tuple[Need, ...]:
     """Folders that cannot be graded, submissions whose grading failed, and submissions that have not been graded yet."""
     rejected = [Need((one.shown,), one.reason) for one in report.rejected]

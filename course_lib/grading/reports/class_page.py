@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from course_lib.grading.integrity.documents import Document
@@ -25,6 +25,7 @@ def page(report: ClassReport) -> str:
     few = ((report.ungraded, "not graded yet"), (report.rejected, "cannot be graded"), (report.missing, "missing"))
     counts += [f"{len(found)} {said}" for found, said in few if found]
     late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
+    columns = ("student", "open points", "why")
     absent = {
         "needs a review": [*report.to_review, *report.unlisted, *report.similar, *report.shared_instances],
         "was late": report.late,
@@ -34,7 +35,10 @@ def page(report: ClassReport) -> str:
         "class.html",
         report=report,
         counts=counts,
-        attention=_who_needs_you(report),
+        attention={
+            title: pages.table(columns, [(_who(report, need), need.open or "", need.why) for need in needs])
+            for title, needs in attention.sections(report).items()
+        },
         figures=[pages.figure(*drawn(report)) for drawn in (class_figures.distribution, class_figures.difficulty)],
         late=pages.table(("student", "late by", "points", "penalty", "final"), late_rows),
         similar=[_side_by_side(match) for match in report.similar[:_SHOWN_PAIRS]],
@@ -89,19 +93,6 @@ def late(one: Submission) -> str:
     return f"{days:.0f} d {hours:.0f} h" if days else f"{hours:.1f} h"
 
 
-def _who_needs_you(report: ClassReport) -> Iterator[tuple[str, Markup]]:
-    """Titles and tables with one row for each reason: what twenty submissions wait for is one line."""
-    for title, needs in (
-        ("Not graded", attention.not_graded(report)),
-        ("Graded in part", attention.in_part(report)),
-        ("Notes on files", attention.noted(report)),
-        ("Points changed since the last grading", attention.changed(report)),
-    ):
-        yield title, pages.table(("student", "why"), [(_who(report, need), need.why) for need in needs])
-    rows = [(_who(report, need), need.open, need.why) for need in attention.to_review(report)]
-    yield "To review", pages.table(("student", "open points", "why"), rows)
-
-
 def _who(report: ClassReport, need: attention.Need) -> str | pages.Cell:
     graded = {one.student: one for one in report.submissions}
     alone = graded.get(need.who[0]) if len(need.who) == 1 else None
@@ -126,7 +117,6 @@ def _everybody(report: ClassReport) -> Markup:
         *titles,
         f"written (of {written:g})",
         "late penalty",
-        report.quality or "quality",
         speed,
     )
     rows = [
@@ -139,7 +129,6 @@ def _everybody(report: ClassReport) -> Markup:
             if written
             else "",
             f"-{one.penalty:g}" if one.penalty else "",
-            "" if one.quality is None else f"{one.quality:.4g}",
             (one.of_reference if raced else one.speedup) or "",
         )
         for one in report.by_need

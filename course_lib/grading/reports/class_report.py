@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,12 +22,6 @@ from course_lib.labs import Lab
 from course_lib.labs.framework.criteria import Tier
 
 TIERS = (*(tier.value for tier in Tier), "ungraded")
-# what a lab's figures call the quality of its answers, the first that is there, with what an axis says
-_QUALITIES = {
-    "accuracy": "accuracy",
-    "mean_ap": "mean average precision",
-    "sqnr_db": "signal-to-noise ratio of the logits (dB)",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,6 @@ class Submission(Reviewed):
     Attributes:
         review: all points of the gradebook, those given by hand included, before the penalty; and why an instructor has to look.
         penalty: points taken off because it was late.
-        quality: the first of accuracy, mean average precision and signal-to-noise ratio that the lab measures.
         speedup: over the race's baseline, None where nothing was raced.
         of_reference: speed relative to the reference of the same session, None where none was raced. A machine that is slow on the
             day slows both, so this compares submissions that were graded at different times.
@@ -64,7 +57,6 @@ class Submission(Reviewed):
     first_name: str = ""
     last_name: str = ""
     email: str = ""
-    quality: float | None = None
     speedup: Interval | None = None
     of_reference: Interval | None = None
     notes: tuple[str, ...] = ()
@@ -98,7 +90,6 @@ class ClassReport:
     Attributes:
         ungraded: who submitted but is not in the gradebook yet.
         missing: who is in the gradebook and submitted nothing.
-        quality: what `Submission.quality` is, for an axis; "" where the lab measures none.
         baseline: what speedups are over; "" where nothing was raced.
         similar: submissions of which one is mostly in the other, those with the most in common first.
         shared_instances: who submitted under one id, or under another learner's id, by that id.
@@ -111,7 +102,6 @@ class ClassReport:
     submissions: tuple[Submission, ...]
     ungraded: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    quality: str = ""
     baseline: str = ""
     similar: tuple[Match, ...] = ()
     shared_instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -173,8 +163,7 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
     with gradebook.opened(room.folder) as book:
         rows = sorted(book.assignment_submissions(lab.name), key=lambda one: one.student.id)
         verdicts = {one.student.id: room.verdict(lab, one.student.id) for one in rows}
-        quality = _quality(filter(None, verdicts.values()))
-        submissions = tuple(_submission(lab, one, verdicts[one.student.id], quality) for one in rows)
+        submissions = tuple(_submission(lab, one, verdicts[one.student.id]) for one in rows)
         known = {student.id for student in book.students}
         unlisted = gradebook.unlisted(book.students, [one.student for one in submissions])
     graded = {one.student for one in submissions}
@@ -187,7 +176,6 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
         submissions,
         ungraded=tuple(sorted(handed_in - graded)),
         missing=tuple(sorted(known - graded - handed_in)),
-        quality=_QUALITIES.get(quality, ""),
         baseline=races[0] if races else "",
         similar=copies.find(lab, room, sorted(graded)),
         shared_instances=copies.shared_instances(lab, room, graded),
@@ -197,13 +185,8 @@ def read(lab: Lab, room: Classroom) -> ClassReport:
     )
 
 
-def _quality(verdicts: Iterable[Verdict]) -> str:
-    names = {name for verdict in verdicts for name in verdict.figures}
-    return next((name for name in _QUALITIES if name in names), "")
-
-
-def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Submission:
-    """The row of nbgrader's gradebook with the verdict; `quality` is the figure to show, a key of `_QUALITIES` or ""."""
+def _submission(lab: Lab, row: Any, verdict: Verdict | None) -> Submission:
+    """The row of nbgrader's gradebook with the verdict."""
     cells = gradebook.cells(row)
     points = {cell.name: cell.points for cell in cells}
     tiers = {outcome.task.id: outcome.tier for outcome in verdict.outcomes} if verdict else {}
@@ -219,7 +202,6 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None, quality: str) -> Su
         first_name=row.student.first_name or "",
         last_name=row.student.last_name or "",
         email=row.student.email or "",
-        quality=verdict.figures.get(quality) if verdict else None,
         speedup=verdict.comparison.speedups.get("yours") if verdict and verdict.comparison else None,
         of_reference=verdict.of_reference if verdict else None,
         notes=tuple(verdict.provenance.get("notes", ())) if verdict else (),

@@ -39,7 +39,7 @@ def test_points_are_those_of_the_gradebook(report):
     assert (of["full00"].score, of["full00"].max_score, of["full00"].judged) == (11, 12, 10)
     assert (of["part0"].score, of["part0"].penalty, of["part0"].final) == (9.5, 1.5, 8)
     assert [task.points for task in of["part3"].tasks] == [3, 1.5, 4]
-    assert (of["none0"].final, of["none0"].speedup, of["none0"].quality) == (0, None, None)
+    assert (of["none0"].final, of["none0"].speedup) == (0, None)
 
 
 def test_difficulty_is_the_share_of_each_tier(report):
@@ -194,7 +194,7 @@ def test_a_class_in_which_nobody_was_raced(tmp_path):
     put(room, "ada", verdict(tiers=("none",) * 3, speedup=0))
     put(room, "ben", faulty())
     found = read(LAB, room)
-    assert (found.quality, found.baseline) == ("", "")
+    assert found.baseline == ""
     assert len([name for name, _ in Tags(class_page.page(found)).attributes if name == "aria-label"]) == 2, "as with a race"
 
 
