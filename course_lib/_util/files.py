@@ -67,28 +67,18 @@ def remove_tree(folder: Path) -> None:
         subprocess.run(removal, check=False, stderr=subprocess.DEVNULL)
 
 
-def write_temporary(target: Path, content: bytes | memoryview) -> str:
-    """A complete temporary file in the folder of `target`, ready to be renamed. After an error, no file is left.
+def write_atomically(target: Path, content: bytes | memoryview) -> None:
+    """Write `target` completely. After an error, the old content is unchanged, and no other file is left.
 
     `tempfile` is not used, because only the owner can read its files, and a renamed file keeps these permissions.
     """
-    temporary = str(target.parent / f".{target.name}.{secrets.token_hex(6)}")
-    with open(temporary, "xb") as file:
-        try:
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    return temporary
-
-
-def write_atomically(target: Path, content: bytes | memoryview) -> None:
-    """Write `target` completely. After an error, the old content is unchanged."""
-    temporary = write_temporary(target, content)
-    try:
-        os.replace(temporary, target)
-    except OSError:
-        os.unlink(temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from course_lib._util.files import write_temporary
+from course_lib._util.files import write_atomically
 from course_lib.engines.layers import LayerTable
 from course_lib.errors import OUTSIDE_PROFILES, EngineError, PlanError
 
@@ -113,7 +112,7 @@ class Plan:
         return f"{self.backend} {self.version}{' for ' if self.targets else ''}{', '.join(self.targets)}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan, and its metadata next to it as ``PATH.json``. After an error, neither file is written.
+        """Write the plan, and then its metadata next to it as ``PATH.json``. A file that cannot be written stays as it was.
 
         Raises:
             PlanError: the disk is full, or the folder does not exist or is read-only.
@@ -121,20 +120,11 @@ class Plan:
         path = Path(path)
         known = self.to_json()
         known["digest"] = _digest(self.data, known)
-        written: list[tuple[str, Path]] = []
         try:
-            for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
-                written.append((write_temporary(target, content), target))
-            for _, target in written:
-                if target.is_dir():  # otherwise the second rename fails after the first one has happened
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            for temporary, target in written:
-                os.replace(temporary, target)
+            write_atomically(path, self.data)
+            write_atomically(_beside(path), json.dumps(known).encode())
         except OSError as error:
-            raise PlanError(f"cannot write {path}: {error.strerror}; nothing was written") from None
-        finally:
-            for temporary, _ in written:
-                Path(temporary).unlink(missing_ok=True)
+            raise PlanError(f"cannot write {path}: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

@@ -438,7 +438,7 @@ WRONG = {
     "a batch outside the profile": Wrong(("33x1x32x32", "profile"), options=("--batch", "33"), commands=("bench",), backend=ORT),
     "a batch of none": Wrong(("--batch",), options=("--batch", "0"), commands=("bench",)),
     "a word for a number": Wrong(("--time-limit", "valid number"), options=("--time-limit", "soon"), commands=COMPILED),
-    "a folder that does not exist": Wrong(("absent", "nothing was written"), options=("-o", "absent/model.plan"), commands=("build",)),
+    "a folder that does not exist": Wrong(("absent", "No such file"), options=("-o", "absent/model.plan"), commands=("build",)),
 }  # fmt: skip
 CASES = [(what, command) for what, wrong in WRONG.items() for command in wrong.commands]
 USAGE = {"a word for a number", "a batch of none"}
