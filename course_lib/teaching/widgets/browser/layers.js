@@ -71,7 +71,7 @@ const WIDGET = {
       return { title, text: places ? `Matches elsewhere: ${places}.` : `No kernel of ${data.builds.length > 1 ? "either build" : "this build"} matches.` };
     }
     const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
-    if (!kernel) return { title, text: `Of all: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
+    if (!kernel) return { title, text: `By type: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
       + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
     const known = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
       ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
