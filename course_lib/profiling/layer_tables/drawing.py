@@ -45,32 +45,28 @@ def draw(
     Raises:
         ValueError: a table has no kernels, as with a backend that does not report them; or no node is left to draw.
     """
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Patch
+
     if table is None and before is not None and after is not None:
         return draw_before_after(before, after, nodes)
     if table is None or before is not None or after is not None:
         raise ValueError("draw(table) draws one plan, draw(before=..., after=...) compares two")
-    return _draw_one(table, nodes)
-
-
-def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure:
-    from matplotlib.colors import to_rgba
-    from matplotlib.patches import Patch
-
     if not table.kernels:
         raise ValueError(
             "this plan has no layer table to draw: build it with tensorrt or tensorrt_rtx, or use profile_onnxruntime"
         )
     every = boxes.nodes_of(table)
-    nodes = boxes.chosen(every, wanted)
-    depth = {name: row for row, name in enumerate(nodes)}
+    shown = boxes.chosen(every, nodes)
+    depth = {name: row for row, name in enumerate(shown)}
     holds = [not depth.keys().isdisjoint(kernel.onnx_nodes) for kernel in table.kernels]
     kernels = [
         kernel
         for kernel, drawn, next_drawn in zip(table.kernels, holds, [*holds[1:], False], strict=True)
-        if wanted is None or drawn or (next_drawn and not kernel.onnx_nodes)
+        if nodes is None or drawn or (next_drawn and not kernel.onnx_nodes)
     ]
-    span = max(len(nodes) * boxes.ROW, len(kernels) * boxes.KERNEL_ROW)
-    node_y = {name: (row + 0.5) * span / max(len(nodes), 1) for name, row in depth.items()}
+    span = max(len(shown) * boxes.ROW, len(kernels) * boxes.KERNEL_ROW)
+    node_y = {name: (row + 0.5) * span / max(len(shown), 1) for name, row in depth.items()}
     kernel_y = boxes.stacked(kernels, node_y, span)
 
     figure, axes = style.subplots(1.2 + _INCHES_PER_ROW * span)
@@ -86,13 +82,13 @@ def _draw_one(table: LayerTable, wanted: str | Collection[str] | None) -> Figure
         _node_box(axes, table.operators.get(name, ""), name, y, hues.get(name))
 
     for (left, _), what, drawn, total in (
-        (_NODE, "ONNX nodes, in order", len(nodes), len(every)),
+        (_NODE, "ONNX nodes, in order", len(shown), len(every)),
         (_KERNEL, "kernels", len(kernels), len(table.kernels)),
     ):
         axes.text(left, -0.35, what, color=boxes.GRAY)
         if drawn < total:
             axes.text(left, span + 0.5, f"and {total - drawn} more", va="center", color=boxes.GRAY)
-    axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + (0.9 if wanted else 0.2), -1.0))
+    axes.set(xlim=(_NODE[0] - 0.05, _KERNEL[1] + 0.05), ylim=(span + (0.9 if nodes else 0.2), -1.0))
     axes.set_axis_off()
     handles = [Patch(facecolor=to_rgba(hue, 0.22), edgecolor=hue, label=name) for name, hue in _HUES.items()]
     if not all(kernel.onnx_nodes for kernel in kernels):

@@ -55,13 +55,6 @@ class _Bar:
         return min(self.filled / (self.end - self.start), 1.0) if self.end > self.start else 1.0
 
 
-@dataclass
-class _Row:
-    name: str
-    bars: dict[str, list[_Bar]]  # by class of the legend
-    device: bool = False
-
-
 @dataclass(frozen=True)
 class EventRow:
     """Events that share a line of the picture; `name` is "" if a line continues the one above it."""
@@ -99,25 +92,25 @@ def draw_timeline(
         raise ValueError(f"the zoom ends at {end} us, before it starts at {start} us")
     margin = 0.0 if zoomed and end > start else max(0.02 * (end - start), 0.5)
     shown = timeline.window(start - margin, end + margin)
-    lines, left_out = event_rows(shown)
+    rows, left_out = event_rows(shown)
     pixel = shown.span_us / _PIXELS
-    rows = [_Row(line.name, _bars(line.events, pixel), line.device) for line in lines]
 
     unit, size = ("ms", 1e3) if shown.span_us >= 1e3 else ("us", 1.0)
     figure, axes = style.subplots(1.1 + _ROW * max(len(rows), 1))
-    for place, row in enumerate(rows):
-        for kind, bars in row.bars.items():
+    drawn = [_bars(row.events, pixel) for row in rows]
+    for place, classes in enumerate(drawn):
+        for kind, bars in classes.items():
             _draw(axes, place, kind, bars, shown, size, pixel)
     places = [place for place, row in enumerate(rows) if row.device]
     if places:
         _shade_gaps(axes, shown, (places[0] - 0.5, places[-1] + 0.5), size, pixel)
     axes.set_xlim(shown.start_us / size, shown.end_us / size)
     style.name_rows(axes, [row.name for row in rows])
-    pauses = any(bar.share < _SOLID for row in rows for bars in row.bars.values() for bar in bars)
+    pauses = any(bar.share < _SOLID for classes in drawn for bars in classes.values() for bar in bars)
     notes = ["; paler: pauses between short events"] if pauses else []
     notes += [f"; {left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
-    _legend(axes, rows, device, idle=bool(places))
+    _legend(axes, {kind for classes in drawn for kind in classes}, device, idle=bool(places))
     axes.set_title(title or (timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
     return figure
 
@@ -217,10 +210,10 @@ def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: 
             axes.text((start + end) / 2 / size, sum(height) / 2, text, ha="center", va="center", color="#555555")
 
 
-def _legend(axes: Axes, rows: Sequence[_Row], device: str, *, idle: bool) -> None:
+def _legend(axes: Axes, kinds: set[str], device: str, *, idle: bool) -> None:
     from matplotlib.patches import Patch
 
-    present = {kind for row in rows for kind, bars in row.bars.items() if bars} - {"range", "operator", "call"}  # names of rows
+    present = kinds - {"range", "operator", "call"}  # names of rows
     names = {} if device == "GPU" else {"kernel": f"{device} busy"}  # only a GPU has kernels
     handles = [Patch(color=color, label=names.get(kind, kind)) for kind, color in _COLORS.items() if kind in present]
     handles += [Patch(color=_IDLE, label=f"{device} idle")] if idle else []
