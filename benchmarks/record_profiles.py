@@ -31,10 +31,16 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from course_lib.errors import ProfileError
 from course_lib.profiling.faults import find_faults
 from course_lib.profiling.readers.ncu import read_ncu
-from course_lib.profiling.readers.nsight import FLOP_METRICS, METRICS, TENSOR_METRICS, ncu_profile
+from course_lib.profiling.readers.nsight import FLOP_METRICS, METRICS, ncu_profile
 from course_lib.profiling.readers.torch_trace import read_torch_trace
 
 STEPS, BATCH, SIZE = 8, 32, 128
+# Operations on tensor cores, one metric a type of input. Not every GPU has every one, and ncu rejects those it does not know:
+# `ncu --query-metrics` lists them.
+TENSOR_METRICS = tuple(
+    f"sm__ops_path_tensor_src_{types}.sum"
+    for types in ("bf16_dst_fp32", "fp16", "fp16_dst_fp16", "fp16_dst_fp32", "fp8", "int8", "tf32_dst_fp32")
+)
 SCALE, SHIFT = 1 / (255 * 0.22), -0.45 / 0.22  # bytes to mean 0, deviation 1
 SMOOTHINGS = 60  # three small kernels each, so many that the convolutions do not hide their launches
 RANGE = "measured"

@@ -18,7 +18,7 @@ HEAVY = ("torch", "onnxruntime", "tensorrt", "tensorrt_rtx")
 TORCH_MODULES = {
     f"course_lib.models.{name}"
     for name in (
-        *("export", "gpt", "gpt_onnx", "gpt_onnx_nodes"),
+        *("export", "gpt", "gpt_onnx"),
         *("grid_detector", "residual_cnn", "transformer", "weights"),
     )
 } | {

@@ -33,7 +33,7 @@ from onnx import TensorProto, helper
 from torch.nn.functional import pad
 
 from course_lib.models.gpt import GPT, MASKED, GPTBlock
-from course_lib.models.gpt_onnx_nodes import NodeWriter
+from course_lib.models.gpt_onnx import NodeWriter
 
 AttentionForm = Literal["plain", "plugin"]
 # Of the plugin's node, as `attention_parts.fused_attention` has them; TensorRT's parser finds the plugin by these.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-TRACES = ("cuda", "cuda-hw", "nvtx", "osrt", "cublas", "cudnn", "cusparse", "mpi", "nvvideo", "opengl", "openacc", "openmp",
-          "python-gil", "syscall", "ucx", "vulkan")  # fmt: skip
 # What `read_ncu` shows. Every GPU since Volta has these.
 METRICS = (
     "gpu__time_duration.sum",
@@ -22,12 +20,6 @@ METRICS = (
 FLOP_METRICS = (
     *(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "fmul", "ffma", "hadd", "hmul", "hfma")),
     *(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("dadd", "dmul", "dfma")),
-)
-# Operations on tensor cores, one metric a type of input. Not every GPU has every one, and ncu rejects those it does not know:
-# `ncu --query-metrics` lists them.
-TENSOR_METRICS = tuple(
-    f"sm__ops_path_tensor_src_{types}.sum"
-    for types in ("bf16_dst_fp32", "fp16", "fp16_dst_fp16", "fp16_dst_fp32", "fp8", "int8", "tf32_dst_fp32")
 )
 _NVTX_SYNTAX = frozenset('@,[]/*+\\"')  # characters with a meaning of their own in --nvtx-include
 
@@ -45,15 +37,12 @@ def nsys_profile(
     Args:
         command: the program and its arguments.
         output: the report, without ``.nsys-rep``.
-        trace: what is recorded, of `TRACES`: CUDA calls and device work, the ranges that name them, and the operating system's
-            calls, which show what the host did in a gap.
+        trace: what is recorded: CUDA calls and device work, the ranges that name them, and the operating system's calls, which
+            show what the host did in a gap. ``nsys profile --help`` lists the others.
 
     Raises:
-        ValueError: a name that nsys cannot trace, or an empty command.
+        ValueError: an empty command.
     """
-    unknown = [name for name in trace if name not in TRACES]
-    if unknown or not trace:
-        raise ValueError(f"cannot trace {', '.join(unknown) or 'nothing'}: choose from {', '.join(TRACES)}")
     line = ["nsys", "profile", f"--trace={','.join(trace)}", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"]
     return [*line, "--capture-range=cudaProfilerApi", "--capture-range-end=stop", f"--output={output}", *_program(command)]
 
