@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import ARTIFACTS, TOKEN
+from tests.browser.legible import faults
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 STATE, SHOW = (Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in ("notebook_state", "show_cell"))
@@ -63,20 +64,19 @@ def test_lab_01_marks_the_cells_to_solve_and_an_unsolved_check_gives_a_hint(page
         if cell == "setup":  # imports PyTorch
             page.locator("[data-shown=setup].course-running").wait_for()
         page.evaluate("() => window.ran")
-    for cell, answer in {
-        "export": '"Your answer"',
-        "check-profile": "none",
-        "answer": '"Your answer: double-click to write"',
-    }.items():
-        page.evaluate(SHOW, cell)
-        box = page.locator(f"[data-shown={cell}] :is(.jp-InputArea-editor, .jp-MarkdownOutput)").last
-        assert box.evaluate("box => getComputedStyle(box, '::before').content") == answer
-    page.evaluate(SHOW, "check-profile")
-    assert page.locator(".course-running").count() == 0
+    marked = "() => window.jupyterapp.shell.currentWidget.content.widgets.filter(w => w.hasClass('course-answer')).map(w => w.model.id)"
+    assert page.evaluate(marked) == ["export", "recipe", "variants", "decision", "answer"]
+    mark = page.locator(".course-answer .jp-InputArea-editor").first.evaluate(
+        "box => getComputedStyle(box, '::before').content"
+    )
+    assert mark == '"Your answer"' and page.locator(".course-running").count() == 0
     output = page.locator('[data-shown="check-profile"] .jp-OutputArea')
     output.get_by_text("model.onnx is missing").wait_for()
     assert "Task 1" in output.inner_text()
     output.scroll_into_view_if_needed()
+    for theme in ("Dark", "Light"):
+        page.evaluate(f"() => window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+        assert faults(page) == []
 
 
 def test_formgrader_lists_the_labs(page, jupyter):
