@@ -267,29 +267,37 @@ def _points(one: Grade) -> Text:
 
 
 def class_report(made: ClassFiles) -> None:
-    """Print the tables of a class and the paths of its pages."""
+    """Print the tables of a class and the paths of its pages. A question mark is at points that are open."""
     from course_lib.grading.reports import attention
+    from course_lib.labs.framework.criteria import Tier
 
     report = made.report
     tasks = report.submissions[0].tasks
     rows = [
         (
             one.student,
-            *(f"{task.points:g} {task.tier}" for task in one.tasks),
+            *(f"{task.points:g}{' ?' * (task.tier in (Tier.INCONCLUSIVE, 'ungraded'))}" for task in one.tasks),
             f"{one.final:g} / {one.max_score:g}",
             f"-{one.penalty:g}" if one.penalty else "",
             one.speedup or "",
         )
         for one in report.by_need
     ]
-    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup"), rows)
+    table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup"), rows, ("student",))
     difficulty = report.difficulty()
     tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
     shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
-    table("share of the class", ("task", *tiers), shares)
+    table("share of the class", ("task", *tiers), shares, ("task",))
     if made.places:
         places = [(p.rank or "pending", p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
-        table("leaderboard", ("rank", "student", "published as", "points", "of the reference's speed"), places)
+        columns = (
+            "rank",
+            "student",
+            "published as",
+            f"points of {report.submissions[0].max_score:g}",
+            "of the reference's speed",
+        )
+        table("leaderboard", columns, places, ("student", "published as"))
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")
     for title, needs in attention.sections(report).items():
