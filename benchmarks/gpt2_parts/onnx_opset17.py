@@ -24,7 +24,7 @@ cache hold the prompt only, ``(batch, heads, new, size)``.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -58,21 +58,7 @@ def export_for_tensorrt8(
         form: see this module's table. The plugin's kernels compute in FP16 and for heads of 64.
         new: new tokens of each sequence: 1 for a step, more for a prompt.
         length: tokens of each sequence that the cache has room for.
-
-    Raises:
-        ValueError: an unknown form, grouped heads, heads of another size than the plugin's, or a length that does not fit.
     """
-    block = model.each_block()[0]
-    if form not in get_args(AttentionForm):
-        raise ValueError(f"form must be one of {', '.join(get_args(AttentionForm))}, got {form!r}")
-    if block.heads != block.kv_heads:
-        raise ValueError(f"each query head needs its own keys and values, but {block.heads} heads share {block.kv_heads}")
-    if form == "plugin" and block.size != HEAD_SIZE:
-        raise ValueError(f"the plugin computes heads of {HEAD_SIZE}, this model has heads of {block.size}")
-    if not 1 <= new <= length <= model.longest or batch < 1:
-        raise ValueError(
-            f"new must be 1 to length, length at most {model.longest}, batch at least 1, got {new}, {length} and {batch}"
-        )
     return _Writer(model, form, new, batch, length, dtype).model()
 
 

@@ -61,12 +61,7 @@ def unet(channels: int = 64, levels: int = 4, side: int = 256, *, seed: int = 0)
     ``image`` ``(N, 3, 256, 256)`` to ``mask`` ``(N, 2, 256, 256)``, without meaning: use it for speed and numerical
     agreement. Weights are drawn so that activations keep their size from layer to layer (He et al., Delving Deep into
     Rectifiers, 2015), and FP16 stays close.
-
-    Raises:
-        ValueError: `side` is not a positive multiple of ``2**levels``.
     """
-    if side < 1 or side % 2**levels:
-        raise ValueError(f"side must be a positive multiple of {2**levels}, got {side}")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         model = UNet(channels, levels, side)

@@ -45,12 +45,7 @@ def vit_b16(depth: int = 12, width: int = 768, heads: int = 12, side: int = 224,
     """A network of ViT-B/16's shape in eval mode, random weights, the same for the same seed; 86 567 656 parameters.
 
     ``image`` ``(N, 3, 224, 224)`` to ``logits`` ``(N, 1000)``, without meaning: use it for speed and numerical agreement.
-
-    Raises:
-        ValueError: `side` is not a positive multiple of 16.
     """
-    if side < PATCH or side % PATCH:
-        raise ValueError(f"side must be a positive multiple of {PATCH}, got {side}")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         return VisionTransformer(depth, width, heads, side).eval()

@@ -17,7 +17,6 @@ from benchmarks.attention_parts import fused_attention
 from benchmarks.gpt2_parts import onnx_opset17
 from benchmarks.gpt2_parts.onnx_opset17 import DOMAIN, NODE, export_for_tensorrt8
 from benchmarks.gpt2_parts.torch_steps import gpt2_shape
-from course_lib.models import decoder
 from course_lib.models.gpt import GPT
 
 DEPTH, HEADS, LENGTH, VOCABULARY = 2, 2, 24, 101
@@ -123,15 +122,3 @@ def test_the_node_is_the_plugins() -> None:
         assert getattr(onnx_opset17, name) == getattr(fused_attention, name), name
     assert fused_attention.CACHED_NAME == NODE
     assert f'kName = "{NODE}"' in (fused_attention.FOLDER / "cpp" / "plugin_v2.cpp").read_text()
-
-
-def test_what_does_not_fit_is_rejected() -> None:
-    for message, arguments in {
-        "form must be one of plain, plugin": {"form": "other"},
-        "6 heads share 2": {"model": decoder(pretrained=False), "length": LENGTH},
-        "heads of 64, this model has heads of 32": {"model": gpt2_shape(1, 64, 2, 10), "form": "plugin"},
-        "got 30, 24 and 1": {"new": 30},
-        "got 1, 2000 and 1": {"length": 2000},
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            export_for_tensorrt8(**{"model": model(), "form": "plain", "length": LENGTH, **arguments})

@@ -52,10 +52,3 @@ def test_weights_depend_on_the_seed_alone(name: str) -> None:
     assert torch.equal(before, torch.get_rng_state()), "the learner's own random numbers must not move"
     assert all(torch.equal(value, again[key]) for key, value in once.items())
     assert not all(torch.equal(value, other[key]) for key, value in once.items())
-
-
-def test_sides_that_do_not_fit_are_rejected() -> None:
-    with pytest.raises(ValueError, match="multiple of 16, got 100"):
-        vit_b16(side=100)
-    with pytest.raises(ValueError, match="multiple of 16, got 40"):
-        unet(side=40)

@@ -172,14 +172,6 @@ class PlanCache:
             removed.append(entry)
         return tuple(removed)
 
-    def clear(self) -> tuple[Entry, ...]:
-        """Remove every entry and no other file of the folder. Return the removed entries.
-
-        Raises:
-            PlanError: the folder cannot be changed.
-        """
-        return self.prune(0)
-
     def _store(self, entry: Path, plan: Plan, *, damaged: bool) -> None:
         """Write a complete entry or none.
 
