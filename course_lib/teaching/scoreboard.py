@@ -133,7 +133,7 @@ def draw(rows: Sequence[Row]) -> Figure:
                 axes.annotate(f"{value:{form}}", end, (3, 0), textcoords="offset points", va="center", fontsize=8)
             elif key == "kernels":
                 text = ("○ " if "recorded" in row else "● ") + row["note"].format(**row)
-                text = textwrap.fill(text, 46, subsequent_indent="    ")
+                text = textwrap.fill(text, 42, subsequent_indent="    ")
                 axes.text(0, y, text, va="center", fontsize=8, weight=weight, linespacing=1).set_in_layout(False)
         axes.margins(x=0.8)
         axes.set(xlim=(0, None), xticks=[])

@@ -101,9 +101,9 @@ def distribution(measured: Measurement, title: str) -> Figure:
         "slowest": values.max(),
     }
     axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
-    _plain_numbers(axes, y=False)
     hues = (style.color(0), style.color(1), "#555555", "#555555")
     style.mark_values(axes, {f"{name} {value:.2f} ms": value for name, value in marks.items()}, hues)
+    _plain_numbers(axes, y=False)
     axes.set_title(title)
     return figure
 
