@@ -6,7 +6,6 @@ import linecache
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,14 +31,6 @@ _CAUSES: dict[type[Exception], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Whether an answer is right, and what `check` says about it if it is not."""
-
-    right: bool
-    words: str = ""
-
-
 def check(exercise_id: str, answer: Answer) -> None:
     """Examine an answer and show one line, in a notebook as a card: right, or what was found, what was expected, and one hint.
 
@@ -51,9 +42,8 @@ def check(exercise_id: str, answer: Answer) -> None:
         CourseError: there is no such exercise.
     """
     exercise = find(exercise_id)
-    finding = examine(exercise, answer)
-    if not finding.right:
-        _show(exercise, "not yet", finding.words)
+    if complaint := examine(exercise, answer):
+        _show(exercise, "not yet", complaint)
         return
     siblings = of_lecture(exercise.lecture)
     try:
@@ -77,13 +67,11 @@ def _show(exercise: Exercise, mark: str, words: str) -> None:
     display({"text/plain": text, "text/html": card}, raw=True)
 
 
-def examine(exercise: Exercise, answer: Answer) -> Finding:
-    """Run the cases of an exercise and its further examination, up to the first that fails."""
+def examine(exercise: Exercise, answer: Answer) -> str:
+    """Run the cases of an exercise and its further examination. Return what is wrong in the first that fails, "" if none does."""
     if not callable(answer):
         asked = f'check("{exercise.id}", {exercise.name})'
-        return Finding(
-            False, f"expected the function itself, found {shown(answer)}. Call `{asked}`, without calling your function."
-        )
+        return f"expected the function itself, found {shown(answer)}. Call `{asked}`, without calling your function."
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -93,11 +81,11 @@ def examine(exercise: Exercise, answer: Answer) -> Finding:
             if exercise.examine:
                 exercise.examine(called)
         except NotYet as problem:
-            return Finding(False, " ".join(str(problem).split()))
+            return " ".join(str(problem).split())
         except Exception as error:  # a result of a kind that the examination does not know
             said = f"the result of `{exercise.name}` could not be examined ({type(error).__name__}: {_short(error)})."
-            return Finding(False, f"{said} Compare its type and shape with the task. {exercise.hint}")
-    return Finding(True)
+            return f"{said} Compare its type and shape with the task. {exercise.hint}"
+    return ""
 
 
 def _guarded(exercise: Exercise, answer: Answer) -> Callable[..., Any]:
