@@ -284,19 +284,10 @@ def class_report(made: ClassFiles) -> None:
         for one in report.by_need
     ]
     table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup"), rows, ("student",))
-    difficulty = report.difficulty()
-    tiers = [tier for tier in next(iter(difficulty.values())) if any(shares[tier] for shares in difficulty.values())]
-    shares = [(title, *(f"{100 * found[tier]:.0f} %" for tier in tiers)) for title, found in difficulty.items()]
-    table("share of the class", ("task", *tiers), shares, ("task",))
     if made.places:
         places = [(p.rank or "pending", p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
-        columns = (
-            "rank",
-            "student",
-            "published as",
-            f"points of {report.submissions[0].max_score:g}",
-            "of the reference's speed",
-        )
+        of_most = f"points of {report.submissions[0].max_score:g}"
+        columns = ("rank", "student", "published as", of_most, "of the reference's speed")
         table("leaderboard", columns, places, ("student", "published as"))
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib._util.files import course_folder
 from course_lib._util.html import GREEN, LEFT, RIGHT, notebook_table
@@ -75,20 +75,9 @@ class Progress:
     def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
         lectures = [(row.heading, row.solved, row.exercises, row.minutes_left) for row in self.lectures]
-        lectures.append(("all lectures", *(sum(column) for column in list(zip(*lectures, strict=True))[1:])))
-        yield (
-            ("lecture", "exercises solved", "hours left"),
-            [(name, f"{solved} of {exercises}", f"{minutes / 60:.1f}") for name, solved, exercises, minutes in lectures],
-        )
+        yield ("lecture", "exercises solved", "hours left"), _with_sums("all lectures", lectures)
         labs = [(row.title, row.written, row.files, row.minutes_left, row.points) for row in self.labs]
-        labs.append(("all labs", *(sum(column) for column in list(zip(*labs, strict=True))[1:])))
-        yield (
-            ("lab", "files written", "hours left", "points"),
-            [
-                (name, f"{written} of {files}", f"{minutes / 60:.1f}", f"{points:g}")
-                for name, written, files, minutes, points in labs
-            ],
-        )
+        yield ("lab", "files written", "hours left", "points"), _with_sums("all labs", labs)
 
     @property
     def next_row(self) -> LectureProgress | LabProgress | None:
@@ -119,6 +108,15 @@ class Progress:
             cells = [(link, _bar(row[1]), *row[2:]) for link, row in zip([*links, rows[-1][0]], rows, strict=True)]
             text += Markup(notebook_table("", styles, [({}, row) for row in cells]))
         return text
+
+
+def _with_sums(name: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """Names, what is done of how much, hours and points as texts, with a last row of all."""
+    sums = (name, *map(sum, list(zip(*rows, strict=True))[1:]))
+    return [
+        (title, f"{done} of {count}", f"{minutes / 60:.1f}", *(f"{one:g}" for one in points))
+        for title, done, count, minutes, *points in (*rows, sums)
+    ]
 
 
 def _link(page: str, words: str) -> Markup:

@@ -25,7 +25,6 @@ from course_lib.recipe import Recipe
 
 _WIDEST_FIRST = ("Float", "BFloat16", "Half", "FP8", "Int8", "FP4", "Int4")
 _MULTIPLY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})  # what is worth a name in a sentence
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _MOST = 6  # layers or patterns that a sentence names before it counts the rest
 
 
@@ -126,8 +125,7 @@ def _about_types(yours: LayerTable, reference: LayerTable) -> Iterator[str]:
         named = [node for node in yours.operators if node in nodes and node in layers]
         where = f"{dtype_name(own)} where the reference does in {dtype_name(other)}"
         if named:
-            number = _NUMBERS[len(named)].capitalize() if len(named) < len(_NUMBERS) else len(named)
-            yield f"{number} {'layer computes' if len(named) == 1 else 'layers compute'} in {where}: {listed(named, _MOST)}."
+            yield f"{counted(len(named), 'layer')} {'computes' if len(named) == 1 else 'compute'} in {where}: {listed(named, _MOST)}."
         if rest := len(nodes) - len(named):
             yield f"{counted(rest, 'operator')} between layers {'computes' if rest == 1 else 'compute'} in {where}."
 

@@ -95,18 +95,8 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
 
 
 def sentence(ratio: Ratio) -> str:
-    """The ratio, where points begin, and what the whole interval reaches."""
+    """The ratio, and where points begin."""
     text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{ratio.over}: {ratio.interval}."
     if ratio.partial is None or ratio.full is None:
         return text
-    bounds = ((ratio.partial, "part of the points"), (ratio.full, "all points"))
-    reached = [name for bound, name in bounds if ratio.interval.low >= bound]
-    across = [name for bound, name in bounds if not ratio.interval.excludes(bound)]
-    where = (
-        f"lies across the boundary of {across[-1]}"
-        if across
-        else f"is enough for {reached[-1]}"
-        if reached
-        else "is below both"
-    )
-    return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}: the whole interval {where}."
+    return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}."

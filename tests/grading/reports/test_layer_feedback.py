@@ -40,7 +40,7 @@ def test_what_stayed_wide_is_named():
     found = compared(yours, REFERENCE)
     assert found.sentences == (
         "Your engine has 3 kernels, as many as the reference.",
-        "Two layers compute in FP32 where the reference does in INT8: /a/Conv, /b/Conv.",
+        "2 layers compute in FP32 where the reference does in INT8: /a/Conv, /b/Conv.",
         "2 operators between layers compute in FP32 where the reference does in INT8.",
     )
     assert [(one.layers, one.kernels, one.types) for one in found.differences] == [
