@@ -245,7 +245,7 @@ def grades(lab: Lab, graded: Sequence[Grade], rejected: Sequence[Rejected] = ())
         for one in graded
     ]
     if rows:
-        table(lab.title, ("student", "points", "open", "review because"), rows)
+        table(lab.title, ("student", "points", "open", "review because"), rows, ("student", "review because"))
     out = _console()
     for one in graded:
         if one.error:
