@@ -297,12 +297,12 @@ def test_a_mistake_counts_only_if_each_recording_shows_it(name_causes, monkeypat
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "Invalid JSON"),
-        ("[]", "the whole file"),
+        ("", "causes.json is not JSON"),
+        ("[]", "causes.json: Input should be an object, found []"),
         ('{"causes": {"gpu": {}}}', "gpu"),
         ('{"causes": {"lock": ["lock"]}}', "lock: Input should be an object"),
-        ('{"causes": {"lock": {"range": "lock", "share": 40}}}', "lock share: Input should be less than or equal to 1"),
-        ('{"causes": {"lock": {"range": "lock", "share": true}}}', "lock share: Input should be a valid number"),
+        ('{"causes": {"lock": {"range": "lock", "share": 40}}}', "lock.share: Input should be less than or equal to 1"),
+        ('{"causes": {"lock": {"range": "lock", "share": true}}}', "lock.share: Input should be a valid number"),
         ("[" * 100_000, "longer than"),
     ],
 )

@@ -149,7 +149,7 @@ def read_toml(file: Path, max_bytes: int) -> dict[str, Any]:
 def checked(kind: Any, values: object, place: str, code: str = "") -> Any:
     """Values in the form that pydantic knows as `kind`, or an EngineError in one line that begins with their place."""
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return TypeAdapter(kind).validate_json(json.dumps(values, default=str))  # its words are those of a file, not of Python
     except ValidationError as error:
         raise EngineError(f"{place}: {one_line(error, kind)}", code=code) from None
 
