@@ -96,6 +96,7 @@ def browser():
     program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if not program:
         pytest.skip("no chromium: apt-get install chromium")
+    ARTIFACTS.mkdir(exist_ok=True)
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started
@@ -105,7 +106,6 @@ def browser():
 @pytest.fixture
 def page(browser, request):
     """A page whose last look is kept as a test artifact."""
-    ARTIFACTS.mkdir(exist_ok=True)
     opened = browser.new_page(viewport={"width": 1400, "height": 1000})
     opened.set_default_timeout(60_000)
     yield opened

@@ -83,7 +83,7 @@ const WIDGET = {
     const build = data.builds[state.build], shown = passing(build, state), all = build.kernels;
     const rows = state.collapsed ? all.map((kernel) => kernel.nodes).filter((nodes) => nodes.length) : build.nodes.map((_, at) => [at]);
     const brief = width < 760, narrow = width < 500, [nodeRight, kernelLeft] = (narrow ? [0.36, 0.45] : [0.4, 0.54]).map((share) => share * width), room = width - kernelLeft - 12;
-    const [letters, bold] = [6.4, 7.2].map((wide) => Math.floor(room / wide)), oneLine = all.every((kernel) => facts(kernel).join(", ").length <= letters);
+    const measure = measurer(stage), measureBold = measurer(stage, "bold"), oneLine = all.every((kernel) => measure(facts(kernel).join(", ")) <= room);
     const tall = (oneLine ? 2 : 3) * LINE + 10, distance = tall + 6, span = Math.max(rows.length * ROW, all.length * distance), top = 22;
     const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
     const rowOf = new Map(rows.flatMap((nodes, at) => nodes.map((node) => [node, at])));
@@ -107,8 +107,8 @@ const WIDGET = {
       shape("rect", { x: kernelLeft, y: edge, width: width - kernelLeft - 1, height: tall, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
         "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
       shape("rect", { x: kernelLeft, y: edge + tall - 6, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 6, fill: "currentColor", opacity: 0.6 }),
-      label(kernelLeft + 6, edge + 12, state.search && shown[at] ? shortened(matched(texts(build, kernel), state.search), bold) : shortened(kernel.fused || "added", bold), { "font-weight": "bold" }),
-      ...(oneLine ? [facts(kernel).join(", ")] : facts(kernel)).map((fact, line) => label(kernelLeft + 6, edge + 26 + line * LINE, shortened(fact, letters), { opacity: 0.85 })));
+      label(kernelLeft + 6, edge + 12, fitted(state.search && shown[at] ? matched(texts(build, kernel), state.search) : kernel.fused || "added", room, measureBold), { "font-weight": "bold" }),
+      ...(oneLine ? [facts(kernel).join(", ")] : facts(kernel)).map((fact, line) => label(kernelLeft + 6, edge + 26 + line * LINE, fitted(fact, room, measure), { opacity: 0.85 })));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       keepKeys(box);
@@ -119,7 +119,7 @@ const WIDGET = {
       const box = shape("g", { opacity: faded },
         shape("title", {}, names.join("\n")),
         shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "4 3" : undefined }),
-        label(6, middle[row] + 4, shortened(matched([operators.join(" + "), ...names], state.search), Math.floor((nodeRight - 12) / 6.4))));
+        label(6, middle[row] + 4, fitted(matched([operators.join(" + "), ...names], state.search), nodeRight - 12, measure)));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);

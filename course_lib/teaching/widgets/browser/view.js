@@ -64,6 +64,20 @@ function shortened(text, longest) {
   return text.length <= longest ? text : `${text.slice(0, longest - tail - 1)}…${text.slice(text.length - tail)}`;
 }
 
+/** Measures the width of a label of a stage in px. */
+function measurer(stage, weight = "normal") {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${weight} 11px ${getComputedStyle(stage).fontFamily}`;
+  return (text) => pen.measureText(text).width;
+}
+
+/** The text, shortened until it fits. */
+function fitted(text, room, measure) {
+  let letters = text.length;
+  while (letters > 4 && measure(shortened(text, letters)) > room) letters--;
+  return shortened(text, letters);
+}
+
 /** Positions of round numbers on an axis. */
 function ticks(low, high, most = 6) {
   const step = 10 ** Math.floor(Math.log10((high - low) / most));
