@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_TENSOR_KIB, _SECONDS = 256, 0.15  # of one float32 tensor; of the measurement for each size
 _UNITS = {"K": 2**-10, "M": 1.0, "G": 2.0**10}
 
 
@@ -29,26 +30,24 @@ def caches_mib(folder: Path = _CACHES) -> dict[str, float]:
     return found
 
 
-def largest_us(sizes_mib: Iterable[float], *, tensor_kib: int = 256, seconds: float = 0.15) -> dict[float, float]:
+def largest_us(sizes_mib: Iterable[float]) -> dict[float, float]:
     """Time to find the largest value of a tensor, in microseconds, by the size of the pool from which the tensors are taken in turn.
 
     With a pool of one tensor, every call has the same input.
 
     Args:
         sizes_mib: sizes of the pool in MiB; each holds at least one tensor.
-        tensor_kib: size of one float32 tensor in KiB.
-        seconds: measuring time for each size; the median of the passes over the pool counts.
     """
-    elements = tensor_kib * 256
-    return {size: _largest_us(max(1, round(size * 1024 / tensor_kib)), elements, seconds) for size in sizes_mib}
+    return {size: _largest_us(max(1, round(size * 1024 / _TENSOR_KIB))) for size in sizes_mib}
 
 
-def _largest_us(tensors: int, elements: int, seconds: float) -> float:
+def _largest_us(tensors: int) -> float:
+    """The median of the passes over the pool."""
     rng = np.random.default_rng(0)
-    pool = np.tile(rng.standard_normal(elements, np.float32), (tensors, 1))
+    pool = np.tile(rng.standard_normal(256 * _TENSOR_KIB, np.float32), (tensors, 1))
     in_turn = [pool[index] for index in rng.permutation(tensors)]
     passes: list[float] = []
-    end = time.perf_counter() + seconds
+    end = time.perf_counter() + _SECONDS
     while len(passes) < 3 or time.perf_counter() < end:
         started = time.perf_counter()
         for tensor in in_turn:

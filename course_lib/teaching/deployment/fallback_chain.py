@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _TENSORRT = "TensorrtExecutionProvider"
+_TOLERANCE = 1e-2  # the largest accepted difference, relative to the largest magnitude in each output
 _FATAL_ONLY = 4  # the provider prints what it misses; the answer of `get_providers` says it too
 
 
@@ -55,16 +56,13 @@ class Chosen:
     steps: tuple[Step, ...]
 
 
-def first_that_answers(
-    ways: Mapping[str, Callable[[], Answers]], feeds: Feeds, wanted: Mapping[str, np.ndarray], *, tolerance: float = 1e-2
-) -> Chosen:
+def first_that_answers(ways: Mapping[str, Callable[[], Answers]], feeds: Feeds, wanted: Mapping[str, np.ndarray]) -> Chosen:
     """Try the ways in order, and return the first one that answers correctly.
 
     Args:
         ways: functions that open an engine, by name, the best first. After a `CourseError`, the next function is tried.
         feeds: a known request.
         wanted: the correct answer to it.
-        tolerance: the largest accepted difference, relative to the largest magnitude in each output.
 
     Raises:
         EngineError: none of them answers; the text names each reason.
@@ -79,7 +77,7 @@ def first_that_answers(
         outcome: Literal["chosen", "wrong", "rejected"] = "rejected"
         try:
             engine = way()
-            reason = _difference(engine.infer(feeds), wanted, tolerance)
+            reason = _difference(engine.infer(feeds), wanted)
             outcome = "wrong" if reason else "chosen"
         except CourseError as error:
             reason = str(error)
@@ -91,7 +89,7 @@ def first_that_answers(
     return Chosen(found.engine, found.name, tuple(steps))
 
 
-def _difference(outputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], tolerance: float) -> str:
+def _difference(outputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> str:
     """What is wrong with the outputs; empty if nothing is."""
     import numpy as np
 
@@ -99,8 +97,8 @@ def _difference(outputs: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarr
         if name not in outputs or outputs[name].shape != right.shape:
             return f"it gave no {name!r} of shape {right.shape}"
         off, size = float(np.abs(outputs[name] - right).max()), float(np.abs(right).max())
-        if not off <= tolerance * size:  # a NaN is not within anything
-            return f"{name!r} of the known request is off by {off:.2g}, allowed is {tolerance * size:.2g}"
+        if not off <= _TOLERANCE * size:  # a NaN is not within anything
+            return f"{name!r} of the known request is off by {off:.2g}, allowed is {_TOLERANCE * size:.2g}"
     return ""
 
 
