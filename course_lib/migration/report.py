@@ -11,7 +11,7 @@ FORMATS = ("table", "lines", "json", "github")
 _ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
 _CODE = re.compile(  # what is code in the advice of a rule: commands and flags, calls, assignments, dotted names, other names of a program
     rf"pip install [\w-]+|--[\w-]+(?:=\S*\w)?|(?:\w+\.)*\w+{_ARGUMENTS}(?:\.\w+(?:{_ARGUMENTS})?)*"
-    r"|[a-z_]\w*(?:\.\w+)+(?: = \w+)?|\w+=\w*|\w+_\w+|[A-Z]\w*\.\w+|[A-Z]+[a-z]+[A-Z]\w+"
+    r"|[a-z_]\w*(?:\.\w+)+(?: = \w+)?|\w+=\w*|\w+_\w+|[A-Z]\w*\.\w+|(?!TensorRT)[A-Z]+[a-z]+[A-Z]\w+"
 )
 
 
@@ -33,12 +33,8 @@ def block(finding: Finding) -> tuple[str, str, str]:
     """The place with what happened to the old name, the line that has it, and what to write instead, its code between backticks."""
     verdict = finding.verdict
     since = f" {'in' if verdict.severity == 'removed' else 'since'} {verdict.since}" if verdict.since else ""
-    advice = f"{_CODE.sub(_in_backticks, verdict.use)} (lecture {verdict.lecture})"
+    advice = _CODE.sub(r"`\g<0>`", verdict.use) + f" (lecture {verdict.lecture})"
     return f"{_place(finding)} {verdict.name}: {verdict.severity}{since}", finding.source, advice
-
-
-def _in_backticks(code: re.Match[str]) -> str:
-    return code[0] if code[0] == "TensorRT" else f"`{code[0]}`"
 
 
 def lines(found: Scan) -> list[str]:
