@@ -317,20 +317,13 @@ def migrate(findings: Iterable[Finding]) -> None:
 
 
 def demo(shown: Mapping[str, Any]) -> None:
-    """Print the table of the demo and the paths of its pages."""
-    speed, accuracy = shown["speedup"], shown["accuracy"]
-    rows = [
-        ("PyTorch eager", f"{100 * accuracy['eager']:.1f} %", "1", ""),
-        (
-            f"engine ({shown['backend']['run']})",
-            f"{100 * accuracy['engine']:.1f} %",
-            _interval(speed),
-            f"{shown['ops']} ONNX nodes, {shown['kernels']} kernels ({shown['backend']['build']})",
-        ),
-    ]
-    rows += [(f"submission: {one['student']}", "", "", one["points"]) for one in shown["submissions"]]
-    table("TensorRT course, demo", ("", "accuracy", "speedup", "result"), rows)
-    print(f"layers   {shown['layers']}")
+    """Print the table of the demo, the points of both submissions, and the paths of the pages."""
+    accuracy = {name: f"{100 * share:.1f} %" for name, share in shown["accuracy"].items()}
+    engine = (f"engine ({shown['backend']['run']})", accuracy["engine"], _interval(shown["speedup"]))
+    table("TensorRT course, demo", ("", "accuracy", "speedup"), [("PyTorch eager", accuracy["eager"], "1"), engine])
+    print(f"{shown['ops']} ONNX nodes became {shown['kernels']} kernels of {shown['backend']['build']}")
+    print(f"layers     {shown['layers']}")
     for one in shown["submissions"]:
+        print(f"{one['student']:9}  {one['points']}")
         if "report" in one:  # the learner's bundle checks without reports
-            print(f"report   {one['report']}\nfeedback {one['feedback']}")
+            print(f"report     {one['report']}\nfeedback   {one['feedback']}")
