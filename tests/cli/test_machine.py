@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from course_lib.cli import console
 from course_lib.cli.machine import Machine, this_machine
 from course_lib.engines.backend import Availability
 
@@ -24,6 +25,28 @@ TENSORRT = Availability("tensorrt", "10.9")
 def test_a_machine_in_words(machine, ready, rows):
     assert repr(machine).startswith(ready) and all(row in repr(machine) for row in rows)
     assert ready.partition("`")[0] in machine._repr_html_() and machine._repr_html_().count("<tr") == 4
+
+
+def test_commands_of_doctor_have_lines_of_their_own_that_are_not_wrapped(capsys, monkeypatch):
+    """A command that was broken over lines could not be copied."""
+    monkeypatch.setenv("COLUMNS", "40")
+    long = f"pip install '{60 * 'x'}[gpu]'"
+    reasons = {
+        "a": f"a is not installed: {long} on a machine with a GPU",
+        "b": f"absent: python -m b, or {long}",
+        "c": "no GPU",
+    }
+    backends = [{"name": name, "version": "", "no_build": why, "no_run": why} for name, why in reasons.items()]
+    known = dict.fromkeys(("ready", "course", "python", "gpu", "builds_with", "runs_with", "missing", "sandbox"), "")
+    console.doctor(known | {"backends": backends})
+    assert capsys.readouterr().out.splitlines()[-6:] == [
+        "a: a is not installed",
+        f"    {long}  # on a machine with a GPU",
+        "b: absent",
+        "    python -m b",
+        f"    {long}",
+        "c: no GPU",
+    ]
 
 
 def test_this_machine_says_what_is_next():
