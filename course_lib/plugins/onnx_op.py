@@ -10,9 +10,7 @@ Source: the open-source ONNX parser of TensorRT, importer of plugins (FallbackPl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from course_lib.plugins.python_plugin import NAME, NAMESPACE, VERSION
 from course_lib.plugins.reference import rope_tables
@@ -74,65 +72,56 @@ def rope_model(
     return helper.make_model(graph, opset_imports=versions, ir_version=8)
 
 
+# The formula at the top of rope/rope.cu. Numbers of a pair are half a head apart, or next to each other: (..., pairs, 2).
+_FORMULA = """
+<domain: "course", opset_import: ["" : 17]>
+%s (x, cos, sin) => (y) {
+    zero = Constant<value = int64[1] {0}>()
+    one = Constant<value = int64[1] {1}>()
+    four = Constant<value = int64[1] {4}>()
+    length = Shape<start = 1, end = 2>(x)
+    cos_rows = Slice(cos, zero, length, zero)
+    sin_rows = Slice(sin, zero, length, zero)
+    c = Unsqueeze(cos_rows, one)
+    s = Unsqueeze(sin_rows, one)
+    wide = Cast<to = 1>(x)
+    %s
+    a_c = Mul(a, c)
+    b_s = Mul(b, s)
+    b_c = Mul(b, c)
+    a_s = Mul(a, s)
+    y_a = Sub(a_c, b_s)
+    y_b = Add(b_c, a_s)
+    %s
+    y = CastLike(whole, x)
+}"""
+_HALVES = "a, b = Split<axis = 3>(wide)", "whole = Concat<axis = 3>(y_a, y_b)"
+_NEIGHBORS = (
+    "pairs = Constant<value = int64[5] {0, 0, 0, -1, 2}>() paired = Reshape(wide, pairs) "
+    "a_1, b_1 = Split<axis = 4>(paired) a = Squeeze(a_1, four) b = Squeeze(b_1, four)",
+    "y_a1 = Unsqueeze(y_a, four) y_b1 = Unsqueeze(y_b, four) joined = Concat<axis = 4>(y_a1, y_b1) "
+    "shape = Shape(x) whole = Reshape(joined, shape)",
+)
+
+
 def expand_rope(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of the model with each custom node replaced by standard operators, for a machine without the plugin.
 
     It rounds as the kernel does: arithmetic in float32, one rounding at the end.
     """
     import onnx
-    from onnx.shape_inference import infer_shapes
+    from onnx import inliner, parser
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    while (index := next((i for i, node in enumerate(copy.graph.node) if _is_custom(node)), None)) is not None:
-        nodes = list(copy.graph.node)
-        known = infer_shapes(copy).graph  # everything before the node is standard by now, so its input's type is known
-        types = {value.name: value.type.tensor_type.elem_type for value in (*known.input, *known.value_info)}
-        del copy.graph.node[:]
-        copy.graph.node.extend([*nodes[:index], *_expanded(nodes[index], types[nodes[index].input[0]]), *nodes[index + 1 :]])
-    kept = [entry for entry in copy.opset_import if entry.domain != DOMAIN]
-    del copy.opset_import[:]
-    copy.opset_import.extend(kept)
-    return copy
-
-
-def _is_custom(node: onnx.NodeProto) -> bool:
-    return bool((node.domain, node.op_type) == (DOMAIN, NAME))
-
-
-def _expanded(node: onnx.NodeProto, dtype: int) -> list[onnx.NodeProto]:
-    """The formula at the top of rope/rope.cu, node by node; `dtype` is that of x."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    x, cos, sin = node.input
-    interleaved = any(attribute.name == "interleaved" and attribute.i for attribute in node.attribute)
-    nodes: list[onnx.NodeProto] = []
-
-    def add(operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
-        label = f"{node.name or NAME}/{operator}_{len(nodes)}"
-        names = [f"{label}_{i}" for i in range(outputs)]
-        nodes.append(helper.make_node(operator, list(inputs), names, name=label, **attributes))
-        return names
-
-    def constant(values: list[int]) -> str:
-        return add("Constant", value=numpy_helper.from_array(np.array(values, np.int64)))[0]
-
-    (wide,) = add("Cast", x, to=TensorProto.FLOAT)
-    (length,) = add("Shape", x, start=1, end=2)
-    c, s = (
-        add("Unsqueeze", *add("Slice", table, constant([0]), length, constant([0])), constant([1]))[0] for table in (cos, sin)
-    )
-    if interleaved:  # (..., head size) as (..., pairs, 2): a pair's numbers stand next to each other
-        (paired,) = add("Reshape", wide, constant([0, 0, 0, -1, 2]))
-        a, b = (add("Squeeze", part, constant([4]))[0] for part in add("Split", paired, outputs=2, axis=4))
-    else:
-        a, b = add("Split", wide, outputs=2, axis=3)
-    (y_a,) = add("Sub", *add("Mul", a, c), *add("Mul", b, s))
-    (y_b,) = add("Add", *add("Mul", b, c), *add("Mul", a, s))
-    if interleaved:
-        columns = [add("Unsqueeze", part, constant([4]))[0] for part in (y_a, y_b)]
-        (whole,) = add("Reshape", *add("Concat", *columns, axis=4), *add("Shape", x))
-    else:
-        (whole,) = add("Concat", y_a, y_b, axis=3)
-    nodes.append(helper.make_node("Cast", [whole], list(node.output), name=f"{node.name or NAME}/Cast", to=dtype))
-    return nodes
+    for node in (one for one in copy.graph.node if (one.domain, one.op_type) == (DOMAIN, NAME)):
+        if any(attribute.name == "interleaved" and attribute.i for attribute in node.attribute):
+            node.op_type = f"{NAME}Interleaved"
+        del node.attribute[:]
+    forms = {NAME: _HALVES, f"{NAME}Interleaved": _NEIGHBORS}
+    copy.functions.extend(parser.parse_function(_FORMULA % (name, *form)) for name, form in forms.items())
+    expanded = inliner.inline_local_functions(copy)
+    kept = [entry for entry in expanded.opset_import if entry.domain != DOMAIN]
+    del expanded.opset_import[:]
+    expanded.opset_import.extend(kept)
+    return expanded
