@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course_lib.cli.commands.options import AsJson, show, warn
+from course_lib.cli.commands.options import AsJson, show
 from course_lib.errors import PROFILE, BuildError, CourseError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def bench(
     from course_lib.grading.isolation import sandbox
 
     if any(one.suffix == ".plan" for one in (model, *(against or []))) and (problem := sandbox.problem()) and not as_json:
-        warn(
+        console.complain(
             f"no sandbox ({problem}): a plan is executable code and runs with your permissions. Measure only plans of your own"
         )
     files, given = [model, *(against or [])], shapes_of(shapes or (), ranges=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course_lib.cli.commands.options import AsJson, LabName, course_root, instructors_root, show, warn
+from course_lib.cli.commands.options import AsJson, LabName, course_root, instructors_root, show
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def check(
     examined = nothing_submitted(chosen, where, task, given=folder is not None)
     if examined is None:
         if folder is None and where != Path.cwd() and not as_json:
-            warn(f"the current folder has no file of the lab, so {where} is checked")
+            console.complain(f"the current folder has no file of the lab, so {where} is checked")
         if problem and not as_json:
-            warn(f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own")
+            console.complain(
+                f"no sandbox ({problem}): what {where} contains runs with your permissions. Check only files of your own"
+            )
         with step_progress(shown=not as_json) as begins:
             begins(f"start: {chosen.title}", _START_S)
             examined = examine(chosen, where, only=task, seed=seed, begins=begins)
@@ -146,7 +148,7 @@ def grade(
         expected = room.folder / "submitted" / (student if student and not why else "STUDENT") / chosen.name
         raise CourseError(why or f"nothing was submitted: expected {expected}")
     if trusted and students and not as_json:
-        warn(f"no sandbox (--trusted): {len(students)} notebooks and all submitted files run with your permissions")
+        console.complain(f"no sandbox (--trusted): {len(students)} notebooks and all submitted files run with your permissions")
     with BatchProgress(chosen.title, len(students), shown=not as_json or sys.stderr.isatty()) as progress:
         grades = room.grade(chosen, students, workers=workers, scheduler=scheduler, ended=progress.ended) if students else []
     known = {"lab": chosen.name, "grades": [one.to_json() for one in grades], "rejected": [one.to_json() for one in rejected]}

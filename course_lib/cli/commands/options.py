@@ -21,13 +21,6 @@ def show(as_json: bool, document: Any) -> bool:
     return as_json
 
 
-def warn(text: str) -> None:
-    """Print one line on standard error."""
-    from course_lib.cli.console import complain
-
-    complain(text)
-
-
 def course_root() -> Path:
     """The folder with `labs/` and `solutions/`. Raises CourseError when the current folder and COURSE_ROOT do not lead to it."""
     from course_lib._util.files import course_folder
