@@ -64,7 +64,6 @@ def test_a_message_about_a_recipe_does_not_show_the_graders_folder(tmp_path: Pat
         ("lab01", "accuracy", "recipe.toml", b"batch = 8", "unknown key 'batch'"),
         ("lab02", "causes", "causes.json", b"{", "causes.json is not JSON"),
         ("lab09", "answers", "serving_loop.py", b"\xff\xfe\x00", "cannot be read as text"),
-        ("lab11", "settings", "settings.toml", b"a = [", "settings.toml is not TOML"),
     ],
 )
 def test_the_hint_for_a_file_that_cannot_be_read_is_true(
