@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
 
 
-def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 0, name: str = "batch") -> Figure:
+def draw_range(shapes: ShapeRange, answered: Mapping[int, bool]) -> Figure:
     """The range of a profile and what an engine did: one dot per tested size, filled if the engine answered.
 
     Args:
         shapes: the profile's range for one input.
-        answered: for each size of the dimension that was tried, whether the engine accepted it.
-        axis: index of the dimension.
-        name: name of the dimension.
+        answered: for each batch size that was tried, whether the engine accepted it.
     """
-    low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
+    low, best, high = (bound[0] for bound in (shapes.min, shapes.opt, shapes.max))
     figure, axes = style.subplots(1.9)
     axes.axvspan(low - 0.5, high + 0.5, color=style.color(2), alpha=0.15, lw=0)
     for accepted, marker, face in ((True, "o", style.color(2)), (False, "x", style.color(1))):
@@ -40,7 +38,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool], *, axis: int = 
     for size, words in marks.items():
         arrow = {"arrowstyle": "-|>"}
         axes.annotate(" = ".join(words), (size, 0.0), (size, 0.55), ha="center", weight="bold", arrowprops=arrow)
-    axes.set(ylim=(-0.5, 1.0), yticks=[], xlabel=f"{name} size tried")
+    axes.set(ylim=(-0.5, 1.0), yticks=[], xlabel="batch size tried")
     axes.spines["left"].set_visible(False)
     style.name_colors(axes)
     kept = all(ok == (low <= size <= high) for size, ok in answered.items())

@@ -50,18 +50,17 @@ def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_sha
 _HUES = (style.COLORS[1], style.COLORS[0])  # PyTorch, TensorRT
 
 
-def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str = "") -> Figure:
+def draw_partitions(partitions: Mapping[str, Blocks], title: str) -> Figure:
     """Draw one strip per graph, from the first operator to the last. A piece is as wide as its operators, or as their number needs.
 
     Args:
         partitions: by name, drawn from top to bottom.
         title: the takeaway.
-        source: what divided the graphs; default: the release in the first of them.
     """
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Patch
 
-    source = source or f"Torch-TensorRT {next(iter(partitions.values())).release}"
+    release = next(iter(partitions.values())).release
     figure, axes = style.subplots(1.2 + 0.55 * len(partitions))
     longest = max(len(block.operators) for one in partitions.values() for block in one.blocks)
     for row, one in enumerate(partitions.values()):
@@ -78,7 +77,7 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str, *, source: str
     ]
     counts = [f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %" for one in partitions.values()]
     style.name_rows(axes, [f"{name}\n{count}" for name, count in zip(partitions, counts, strict=True)])
-    axes.set(xlabel=f"operators in order, % in TensorRT\n({source})", xticks=[])
+    axes.set(xlabel=f"operators in order, % in TensorRT\n(Torch-TensorRT {release})", xticks=[])
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     style.name_colors(axes, handles)

@@ -53,15 +53,13 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     return drawn
 
 
-def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 0.1, steps: int = 40) -> Figure:
+def descent_figure(target: float, start: float, *, steps: int = 40) -> Figure:
     """Draw the training of one rounded weight toward `target`, with its true derivative and with the straight-through estimator.
 
-    The loss is the squared difference between the rounded weight and the target; weights reach from -1 to 1.
+    The loss is the squared difference between the rounded weight and the target; integers of 3 bits reach from -1 to 1.
 
     Args:
         target, start: target and start value of the weight, in [-1, 1].
-        bits: bits of the integers.
-        rate: learning rate.
         steps: number of steps of gradient descent, at least 1.
     """
     import torch
@@ -69,12 +67,12 @@ def descent_figure(target: float, start: float, *, bits: int = 3, rate: float = 
     weight = torch.tensor(start, requires_grad=True)
     path = [start]
     for _ in range(steps):
-        loss = (straight_through(weight, 1.0, bits) - target) ** 2
+        loss = (straight_through(weight, 1.0, 3) - target) ** 2
         (gradient,) = torch.autograd.grad(loss, weight)
         with torch.no_grad():
-            weight -= rate * gradient
+            weight -= 0.1 * gradient
         path.append(float(weight.detach()))
-    rounded = fake_quantize(np.array(path), 1.0, bits)
+    rounded = fake_quantize(np.array(path), 1.0, 3)
     drawn, axes = style.subplots(3.2)
     axes.axhline(target, color="#777777", lw=1, ls="--", label=f"target {target:g}")
     axes.plot([0, steps], [start, start], color=style.color(1), lw=1.4, label="true derivative: 0, it never moves")
@@ -135,19 +133,18 @@ def accuracies(shares: Mapping[str, float], images: int, title: str, highlight: 
     return drawn
 
 
-def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float, *, seed: int = 0) -> nn.Module:
+def uneven(module: nn.Module, pairs: Mapping[str, str], spread: float) -> nn.Module:
     """A copy in which channel k between two convolutions is multiplied by a factor between ``1 / spread`` and ``spread``.
 
     Args:
         module: a module in which only a Relu is between the two layers of a pair; it is not changed.
         pairs: name of the reading Conv2d by the name of the Conv2d that writes the channels.
         spread: 1 or more; factors are drawn evenly on a logarithmic scale.
-        seed: seed of the factors.
     """
     import torch
 
     changed = copy.deepcopy(module)
-    rng = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for first, second in pairs.items():
             writer, reader = _both(changed, first, second)
