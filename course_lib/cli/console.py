@@ -75,13 +75,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wra
         in_full(out, f"[bold]{escape(title)}[/]")
     drawn = Table(header_style="bold cyan", box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
-        wraps = wrapped is None or column in wrapped
+        numbers = all(_NUMBER.fullmatch(str(row[index])) for row in rows)
+        wraps = not numbers and (wrapped is None or column in wrapped)
         drawn.add_column(
             column,
             overflow="fold" if wraps else "ellipsis",
             no_wrap=not wraps,
             min_width=_NARROW if wraps else None,
-            justify="right" if all(_NUMBER.fullmatch(str(row[index])) for row in rows) else "left",
+            justify="right" if numbers else "left",
         )
     for row in rows:
         drawn.add_row(*(value if isinstance(value, Text) else escape(str(value)) for value in row))
