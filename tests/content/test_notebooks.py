@@ -163,7 +163,7 @@ def test_runs_top_to_bottom(path, tmp_path, monkeypatch, request):
     assert [output for output in said if output.output_type == "stream" and output.name == "stderr"] == []
     pictures = [output.data["image/png"] for output in said if "image/png" in output.get("data", {})]
     widths = [int.from_bytes(b64decode(png[:32])[16:20], "big") for png in pictures]
-    assert all(width <= 110 * style.WIDTH for width in widths), f"figures are too wide for a phone: {widths} pixels"
+    assert all(width <= round(110 * style.WIDTH) for width in widths), f"figures are too wide for a phone: {widths} pixels"
     if path in LESSONS:
         assert len(pictures) >= 4, "a lecture has at least four figures"
     unchanged.remember(key)
