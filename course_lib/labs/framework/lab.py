@@ -122,8 +122,11 @@ class Work(ExitStack):
     @step
     def learner(self) -> str:
         """The id in `learner_file`, from which the learner's instance is drawn. Without one, the task is not examined."""
-        if learner := submission.learner_in(self.folder / self.learner_file):
+        file = self.folder / self.learner_file
+        if learner := submission.learner_in(file):
             return learner
+        if not file.is_file():
+            raise EngineError(submission.missing(file.name), code=MISSING_FILE)
         missing = "The answer file has no key `learner` with an id, so its instance is not known."
         raise NotExamined(f"{missing} An instructor will look at it.")
 

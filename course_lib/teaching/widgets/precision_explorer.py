@@ -56,7 +56,9 @@ def _formats() -> list[dict[str, object]]:
 def _tensor(values: ArrayLike, name: str) -> dict[str, object]:
     array = np.asarray(values)
     if array.dtype.kind != "f" or not array.size:
-        raise ValueError(f"{name} must hold floats, found {array.size} of {array.dtype}: pass at least one value of a float type")
+        raise ValueError(
+            f"{name} must hold floats, found {array.size} of {array.dtype}: pass at least one value of a float type"
+        )
     flat = array.astype(np.float64).ravel()
     if not np.isfinite(flat).all():
         raise ValueError(f"{name} holds NaN or infinity: there is no range to choose")
