@@ -1,8 +1,9 @@
 """Find the nodes of a model in the graph that ONNX Runtime made from it.
 
-A node of the optimized graph holds all nodes of the original graph between the tensors that it reads and those that it writes. Most
-tensors keep their names through every optimization. The others are recognized by the names that ONNX Runtime gives to the nodes and
-tensors of another layout or type. If a doubt remains, the answer is empty, never a guess.
+A node of the optimized graph holds all nodes of the original graph between the tensors that it reads and those that it writes. The
+tensors of both graphs must therefore be matched, and most keep their names through every optimization. The others are traced by
+ONNX Runtime's known transformations: it duplicates nodes, changes layouts and types, and names fused nodes after the original
+ones. If a doubt remains, the answer is empty, never a guess.
 
 Source: ONNX Runtime's documentation, "Graph Optimizations in ONNX Runtime", and the graphs that its version 1.31 saves.
 """
@@ -10,103 +11,179 @@ Source: ONNX Runtime's documentation, "Graph Optimizations in ONNX Runtime", and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from course_lib.profiling.readers.value_numbering import Values
 
 if TYPE_CHECKING:
     import onnx
 
-# What ONNX Runtime puts around the name of a tensor or node that exists in another type or layout, or for the second time.
-_ADDED = re.compile(r"^(?:Inserted(?:PrecisionFree)?Cast_)+|(?:_nchwc|_token_\d+|/duplicated)+$")
+_RETYPED = re.compile(
+    r"^(?:Inserted(?:PrecisionFree)?Cast_)+"
+)  # before the name of a tensor that is float32 for want of FP16 kernels
+_AGAIN = re.compile(r"_token_\d+$")  # behind a name that existed already
 _BLOCKED = "com.microsoft.nchwc"  # domain of the operators whose tensors have their channels in blocks
-_REORDERS = ("ReorderInput", "ReorderOutput")
-_INPUTS_WITH_A_SUM = 4  # of a convolution in blocks: image, weights, bias, and what is added to the result
 
 
 def fused_nodes(model: onnx.ModelProto, optimized: onnx.ModelProto) -> list[tuple[str, ...]]:
     """For each node of the optimized graph, the names of the original nodes that it computes, in the original order.
 
-    A node holds no names if ONNX Runtime added it (a change of layout or type) or if its origin is unknown. Nodes that the session
-    computed as constants while it loaded are in none.
+    If several nodes compute the same thing, one is left, and it holds them all. A node holds no names if ONNX Runtime added it (a
+    change of layout or type) or if its origin is unknown. Nodes that the session computed as constants while it loaded are in none.
 
     Args:
         model: the original model with its weights. Nodes without a name do not appear in the result.
         optimized: the model that ``SessionOptions.optimized_model_filepath`` saved from it.
     """
-    original = _Original(model.graph)
-    renamed: dict[str, str] = {}  # tensors of the optimized graph whose original has another name
-    turned: set[str] = set()  # tensors after a Transpose that ONNX Runtime added
-    found = []
-    for node in optimized.graph.node:
-        renamed.update(original.outputs_of(node, renamed))
-        turned.update(node.output if original.is_added_transpose(node) else ())
-        written = [renamed.get(name, name) for name in node.output if name]
-        read = {renamed.get(name, name) for name in node.input if name}
-        held = original.between(read, written)
-        if not turned.isdisjoint(node.input) and any(one.op_type == "Transpose" for one in held):
-            held = []  # the added Transpose may have taken over one of the original's
-        found.append(tuple(one.name for one in held) or original.itself(node))
-    return found
+    original = Values(model)
+    traced = _Traced(original, optimized.graph)
+    place = {node.name: row for row, node in enumerate(model.graph.node)}
+    return [tuple(sorted(set(traced.nodes_of(row)) - {""}, key=place.__getitem__)) for row in range(len(optimized.graph.node))]
 
 
-class _Original:
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self._nodes = list(graph.node)
-        self._by_name = {node.name: node for node in self._nodes if node.name}
-        self._makers = {name: node for node in self._nodes for name in node.output if name}
-        self._fed = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
+class _Traced:
+    """The optimized graph, its tensors identified with those of the original as far as possible.
 
-    def outputs_of(self, node: onnx.NodeProto, renamed: Mapping[str, str]) -> dict[str, str]:
-        """The original tensors in the outputs of an optimized node, where the names differ."""
-        output = node.output[0]
-        if output in self._makers:
-            return {}
-        if (plain := _ADDED.sub("", output)) in self._makers:
-            return {output: plain}
-        name = _ADDED.sub("", node.name)
-        if node.op_type in _REORDERS or self.is_added_transpose(node):
-            return {output: renamed.get(node.input[0], node.input[0])}
-        if node.domain == _BLOCKED:  # called after its output; a sum and an activation may have been fused into it later
-            activation = next((one.s.decode() for one in node.attribute if one.name == "activation"), "")
-            last = activation or ("Add" if len(node.input) == _INPUTS_WITH_A_SUM else "")
-            return self._onwards(output, name, last)
-        if node.op_type.startswith("QLinear") and name in self._by_name:
-            return self._onwards(output, self._by_name[name].output[0], "QuantizeLinear")
-        return dict(zip(node.output, self._by_name[node.name].output, strict=False)) if self.itself(node) else {}
+    Attributes:
+        numbers: the original's number of a value, by the name of the optimized tensor that holds it.
+    """
 
-    def _onwards(self, output: str, tensor: str, operator: str) -> dict[str, str]:
-        """The first of a tensor, the result of its only reader, and the result of that one's, which `operator` makes."""
+    def __init__(self, original: Values, graph: onnx.GraphProto) -> None:
+        self.original = original
+        self.nodes = list(graph.node)
+        weights = {tensor.name for tensor in graph.initializer}
+        self._changing = {value.name for value in graph.input} - weights  # tensors that depend on what the session is fed
+        self._turned: set[str] = set()  # tensors behind a Transpose that ONNX Runtime added
+        known = (*self._changing, *weights)
+        self.numbers = {name: original.numbers[name] for name in known if name in original.numbers}
+        for node in self.nodes:
+            self._trace(node)
+        self._kept = {node.name for node in self.nodes if self._itself(node) is not None}
+        self._parties = self._connected()
+
+    # ---- which tensor is which
+
+    def _trace(self, node: onnx.NodeProto) -> None:
+        if not self._changing.isdisjoint(node.input):
+            self._changing.update(filter(None, node.output))  # optional outputs that are not requested have no name
+        for name in node.output:
+            if (plain := _RETYPED.sub("", name)) in self.original.numbers:
+                self.numbers[name] = self.original.numbers[plain]
+        for rule in (self._same_computation, self._same_node, self._moved, self._blocked, self._quantized):
+            if all(name in self.numbers for name in node.output if name):
+                return
+            for name, number in zip(node.output, rule(node), strict=False):
+                if name and number is not None:
+                    self.numbers.setdefault(name, number)
+
+    def _same_computation(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """A duplicate, such as one DequantizeLinear for each reader."""
+        return self.original.results(node, [self.numbers.get(name) for name in node.input])
+
+    def _same_node(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """A node with its name and its operator that reads what it always read; it may write another type or layout."""
+        itself = self._itself(node)
+        if itself is None or self._reads([node]) != self.original.changing.intersection(self.original.read_by(itself)):
+            return ()
+        return [self.original.numbers.get(name) for name in itself.output]
+
+    def _moved(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """The value that a node passes on if it only changes the order of values in memory."""
+        turned = node.op_type == "Transpose" and node.name not in self.original.by_name
+        if turned:
+            self._turned.update(node.output)
+        moved = turned or (node.domain == _BLOCKED and node.op_type in ("ReorderInput", "ReorderOutput"))
+        return [self.numbers.get(node.input[0])] if moved else ()
+
+    def _blocked(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """Called ``x_nchwc`` after its output x; a sum and an activation may have been fused into it later."""
+        name = _RETYPED.sub("", _AGAIN.sub("", node.name))
+        start = self.original.numbers.get(name.removesuffix("_nchwc"))
+        reads = self._reads([node])
+        if node.domain != _BLOCKED or not name.endswith("_nchwc") or start is None or reads is None:
+            return ()
+        activation = next((a.s.decode() for a in node.attribute if a.name == "activation"), None)
+        for number, operator in self._onwards(start):
+            explained = self.original.between([number], self._stops([node]), reads) is not None
+            if explained and activation in (None, operator):
+                return [number]
+        return ()
+
+    def _quantized(self, node: onnx.NodeProto) -> Sequence[int | None]:
+        """``QLinear...`` is named after the node that it computes, and writes the output of the QuantizeLinear after that node."""
+        itself = self.original.by_name.get(_AGAIN.sub("", node.name))
+        if itself is None or not node.op_type.startswith("QLinear"):
+            return ()
+        behind = self._onwards(self.original.value_of(itself))
+        return [next((number for number, operator in behind if operator == "QuantizeLinear"), None)]
+
+    def _onwards(self, number: int) -> Iterator[tuple[int, str]]:
+        """A value with its operator, then the result of its only reader, and the result of that one's reader."""
         for _ in range(3):
-            maker = self._makers.get(tensor)
-            if maker is not None and maker.op_type == (operator or maker.op_type):
-                return {output: tensor}
-            readers = [node for node in self._nodes if tensor in node.input]
-            if len(readers) != 1:
-                break
-            tensor = readers[0].output[0]
-        return {}
+            if number not in self.original.makers:
+                return
+            yield number, self.original.makers[number][0].op_type
+            reader = self.original.only_reader(number)
+            if reader is None:
+                return
+            number = self.original.value_of(reader)
 
-    def is_added_transpose(self, node: onnx.NodeProto) -> bool:
-        """Whether ONNX Runtime added this change of layout."""
-        return node.op_type == "Transpose" and node.name not in self._by_name
+    def _itself(self, node: onnx.NodeProto) -> onnx.NodeProto | None:
+        """The original node whose name and operator this one has."""
+        same = self.original.by_name.get(node.name)
+        return same if same is not None and (same.op_type, same.domain) == (node.op_type, node.domain) else None
 
-    def itself(self, node: onnx.NodeProto) -> tuple[str, ...]:
-        """The original node with its name and its operator."""
-        same = self._by_name.get(node.name)
-        return (node.name,) if same is not None and (same.op_type, same.domain) == (node.op_type, node.domain) else ()
+    def _reads(self, nodes: Sequence[onnx.NodeProto]) -> set[int] | None:
+        """The values from outside that change from run to run; None if one of them is not identified."""
+        names = _read_from_outside(nodes) & self._changing
+        return {self.numbers[name] for name in names} if names <= self.numbers.keys() else None
 
-    def between(self, inputs: Iterable[str], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-        """The nodes that compute `outputs` from `inputs` and constants; none if another input of the model is involved."""
-        seen, todo = set(inputs), list(outputs)
-        held: set[str] = set()
-        while todo:
-            name = todo.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if name in self._fed:
-                return []
-            if (maker := self._makers.get(name)) is not None:
-                held.add(maker.name)
-                todo.extend(filter(None, maker.input))
-        return [node for node in self._nodes if node.name in held - {""}]
+    def _stops(self, nodes: Sequence[onnx.NodeProto]) -> set[int]:
+        return {self.numbers[name] for name in _read_from_outside(nodes) if name in self.numbers}
+
+    # ---- which node holds what
+
+    def _connected(self) -> list[list[int]]:
+        """For each node, the nodes from which it cannot be distinguished, because they exchange tensors that are not identified."""
+        parties: list[list[int]] = []
+        maker: dict[str, int] = {}
+        for row, node in enumerate(self.nodes):
+            doubtful = {maker[n] for n in node.input if n in maker and n in self._changing and n not in self.numbers}
+            party = sorted({row}.union(*(parties[other] for other in doubtful)))
+            parties.append(party)
+            for member in party:
+                parties[member] = party
+            maker.update(dict.fromkeys(node.output, row))
+        return parties
+
+    def nodes_of(self, row: int) -> Iterable[str]:
+        """Names of the original nodes inside one optimized node."""
+        node, party = self.nodes[row], [self.nodes[member] for member in self._parties[row]]
+        inside = self._inside(party)
+        if inside is not None and (len(party) == 1 or len({self.original.value_of(n) for n in inside}) == 1):
+            return self._own_twins([member.name for member in party], inside)
+        itself = self._itself(node)
+        return [itself.name] if itself is not None else []
+
+    def _inside(self, party: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
+        reads, stops = self._reads(party), self._stops(party)
+        writes = {self.numbers[name] for node in party for name in node.output if name in self.numbers}
+        if reads is None:
+            return None
+        inside = self.original.between(writes - reads, stops, reads - writes)
+        if not self._turned.isdisjoint(name for node in party for name in node.input):
+            # the added Transpose may have taken over one of the original's
+            return None if any(node.op_type == "Transpose" for node in inside or ()) else inside
+        return inside
+
+    def _own_twins(self, names: Sequence[str], inside: Sequence[onnx.NodeProto]) -> Iterator[str]:
+        """Of nodes that compute the same, those that were left in addition to this one keep their own."""
+        for node in inside:
+            twins = self.original.makers[self.original.value_of(node)]
+            if len(twins) == 1 or node.name in names or node.name not in self._kept:
+                yield node.name
+
+
+def _read_from_outside(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    return {name for node in nodes for name in node.input if name} - {name for node in nodes for name in node.output}
