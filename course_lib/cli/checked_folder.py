@@ -70,9 +70,12 @@ def points_of(lab: Lab, examined: Examination) -> Points:
 
 
 def written_points(lab: Lab, root: Path | None) -> float:
-    """Points of the written questions in the lab's notebook, 0 if it is not found."""
-    known = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells_of(lab, root)]
-    return sum(marks.get("points", 0.0) for marks in known if marks.get("grade") and marks.get("solution"))
+    """Points of the written questions in the lab's notebook, 0 if it is not found or a learner has damaged it."""
+    try:
+        known = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells_of(lab, root)]
+        return sum(marks.get("points", 0.0) for marks in known if marks.get("grade") and marks.get("solution"))
+    except (LookupError, TypeError, AttributeError):
+        return 0.0
 
 
 def cells_of(lab: Lab, root: Path | None) -> list[dict[str, Any]]:

@@ -287,9 +287,9 @@ def class_report(made: ClassFiles) -> None:
     table(report.title, ("student", *(task.id for task in tasks), "final", "late", "speedup"), rows, ("student",))
     if made.places:
         places = [(p.rank or "pending", p.student, p.name, f"{p.points:g}", p.speed or "") for p in made.places]
-        of_most = f"points of {report.submissions[0].max_score:g}"
+        of_most = f"points of {sum(task.max_points for task in tasks):g}"
         columns = ("rank", "student", "published as", of_most, "of the reference's speed")
-        table("leaderboard", columns, places, ("student", "published as"))
+        table("leaderboard (points of written answers are not published)", columns, places, ("student", "published as"))
     if report.missing:
         print(f"handed nothing in: {', '.join(report.missing)}")
     for title, needs in attention.sections(report).items():

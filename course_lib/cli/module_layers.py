@@ -55,15 +55,14 @@ def blocks(target: str, inputs: Sequence[str], options: Sequence[str], *, time_l
     if not isinstance(module, torch.nn.Module):
         raise CourseError(f"{target} returned {type(module).__name__}: {_RETURNS}")
     wanted, known = shapes_of(inputs), _arguments(module)
-    shapes = {**_examples(module), **(given if isinstance(given, Mapping) else {}), **wanted}
-    if known:
-        check_names(wanted, known)
+    examples = {**_examples(module), **(given if isinstance(given, Mapping) else {})}
+    names = (known if examples.keys() <= set(known) else list(examples)) or list(wanted)
+    check_names(wanted, names)
+    shapes = {**examples, **wanted}
     if not shapes:
         raise CourseError(f"the inputs of {target} are not known: pass --shape NAME=4x1x32x32, or return them ({_RETURNS})")
-    in_order = sorted(shapes, key=lambda name: known.index(name) if name in known else len(known))
-    return module_blocks(
-        module, {name: shapes[name] for name in in_order}, time_limit_s=time_limit_s, **dict(map(_option, options))
-    )
+    in_order = {name: shapes[name] for name in names if name in shapes}
+    return module_blocks(module, in_order, time_limit_s=time_limit_s, **dict(map(_option, options)))
 
 
 def _arguments(module: torch.nn.Module) -> list[str]:

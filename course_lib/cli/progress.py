@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,8 +175,10 @@ def show_progress() -> None:
 
 def _lab_progress(lab: Lab, root: Path | None) -> LabProgress:
     written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
-    takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells_of(lab, root))
-    minutes = next((int(found[1]) for found in takes if found), 0) if written < len(lab.artifacts) else 0
+    minutes = 0
+    with suppress(TypeError):  # a learner may have damaged the notebook
+        takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells_of(lab, root))
+        minutes = next((int(found[1]) for found in takes if found), 0) if written < len(lab.artifacts) else 0
     points = sum(task.points for task in lab.tasks) + written_points(lab, root)
     return LabProgress(lab.name, lab.title, written, len(lab.artifacts), minutes, points)
 
@@ -185,8 +188,8 @@ def _title_and_page(root: Path | None, number: int) -> tuple[str, str]:
     for path in (root or Path()).glob(f"lectures/{number:02}_*.ipynb"):
         page = f"lectures/{path.name}"
         try:
-            first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
+            heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).splitlines()[0]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):  # a reader may have damaged a notebook
             return f"Lecture {number}", page
-        return first.splitlines()[0].lstrip("# ").partition(" ")[2], page
+        return heading.lstrip("# ").partition(" ")[2], page
     return f"Lecture {number}", "lectures/00_start_here.ipynb"

@@ -28,6 +28,13 @@ def factory():
 def module_alone():
     return Halves()
 
+class Named(Halves):
+    def signature(self):
+        return Signature(inputs={"image": (2, 8)}, outputs=("y",))
+
+def pair():
+    return Halves(), {"image": (2, 8)}
+
 class Weighted(torch.nn.Module):
     def forward(self, values, weights):
         return torch.relu(values) * weights.sum()
@@ -113,6 +120,14 @@ def test_shapes_are_given_in_any_order(monkeypatch):
     monkeypatch.setattr(blocks, "module_blocks", lambda module, shapes, **options: shapes)
     shapes = module_layers.blocks("halves:Weighted", ("weights=3", "values=2x8"), (), time_limit_s=60)
     assert list(shapes.items()) == [("values", (2, 8)), ("weights", (3,))]
+
+
+@pytest.mark.parametrize("target", ["halves:Named", "halves:pair"])
+def test_inputs_have_the_names_of_the_signature_or_the_examples(target, monkeypatch):
+    monkeypatch.setattr(blocks, "module_blocks", lambda module, shapes, **options: shapes)
+    assert module_layers.blocks(target, ("image=2x3",), (), time_limit_s=60) == {"image": (2, 3)}
+    with pytest.raises(CourseError, match="names 'x', but the inputs are image:"):
+        module_layers.blocks(target, ("x=2x3",), (), time_limit_s=60)
 
 
 def test_a_range_of_shapes():

@@ -62,6 +62,33 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (lab.written, lab.files) == (1, len(labs.find("lab01").artifacts))
 
 
+QUESTION = {"grade": True, "solution": True}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("metadata", None),
+        ("metadata", []),
+        ("metadata", {"nbgrader": None}),
+        ("metadata", {"nbgrader": [1]}),
+        ("metadata", {"nbgrader": {**QUESTION, "points": None}}),
+        ("metadata", {"nbgrader": {**QUESTION, "points": "2"}}),
+        ("source", None),
+        ("source", [3]),
+    ],
+)
+def test_a_damaged_cell_is_no_error(field: str, value: object, tmp_path: Path) -> None:
+    """It ended `course check` after the examination, `course progress` and the start page."""
+    for path, source in (("labs/lab01_first_engine/lab01_first_engine", "No minutes"), ("lectures/15_empty", "")):
+        notebook = tmp_path / f"{path}.ipynb"
+        notebook.parent.mkdir(parents=True)
+        notebook.write_text(json.dumps({"cells": [{"source": source}, {field: value}]}))
+    found = progress_of(tmp_path)
+    assert (found.labs[0].points, found.labs[0].minutes_left) == (10, 0)
+    assert [row.title for row in found.lectures if row.number == 15] == ["Lecture 15"]
+
+
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["progress"], ["progress", "--json"]):
         monkeypatch.setattr("sys.argv", ["course", *arguments])

@@ -62,8 +62,9 @@ def check(
     known = {
         "lab": chosen.name,
         "score": points.earned,
-        "max_score": points.maximum,
-        "open": points.open,
+        "max_score": examined.max_points,
+        "open": examined.open_points,
+        "written": points.maximum - examined.max_points,
         "sandbox": problem or "bubblewrap",
     }
     if task is not None:

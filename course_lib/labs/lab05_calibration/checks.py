@@ -278,9 +278,8 @@ def speed(work: CalibrationWork) -> Iterator[Criterion]:
         rng = work.rng()
         size = batch_sizes(rng, range(BATCH, 2 * BATCH + 1))
 
-        def feeds() -> dict[
-            str, np.ndarray
-        ]:  # the images that were checked, so that an engine cannot detect whether it is timed
+        def feeds() -> dict[str, np.ndarray]:
+            # the images that were checked, so that an engine cannot detect whether it is timed
             return {"image": work.fresh.images[rng.choice(FRESH_IMAGES, size(), replace=False)]}
 
         work.comparison = race({**subjects, "yours": yours}, feeds, SPEED, work.examiner, floor_db=FLOOR_DB)

@@ -154,7 +154,8 @@ def test_who_needs_a_decision_comes_first_and_the_points_of_a_row_add_up(report)
 
 def test_the_leaderboard_marks_the_reference_and_the_ends_and_says_who_is_pending(report):
     board = class_page.board(report, leaderboard.ranked(report.submissions))
-    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 12")] == [True] * 4
+    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 10<")] == [True] * 4
+    assert board.count("2 points of the written answer are not published") == 1
     assert "unlucky</td><td" in board and board.index("none2") < board.index("unlucky") < board.index("pending")
     assert board.count("pending") == 1 and board.count("not measured") == 3
 

@@ -24,6 +24,7 @@ def test_tables_and_files(course, tmp_path):
     assert (done.status, done.err) == (0, "")
     for words in ("ben [bold]", "the examiner failed", "the written question has no points yet", "published as"):
         assert words in done.out
+    assert "points of 10" in done.out and done.out.count("points of written answers are not published") == 1
     for path in (f"reports/{LAB.name}.html", f"reports/{LAB.name}.leaderboard.html", "signing-key.pem"):
         assert (tmp_path / "classroom" / path).is_file()
     assert (tmp_path / "grades.csv").read_text().startswith("Student,ID,SIS User ID")
