@@ -60,8 +60,9 @@ def prepare(source: Path) -> bool:
         # the book has the pages of docs/ at its root, and is what the line below a title links to
         text = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
         text = re.sub(rb"\[Read it [^\n]* \[open (it in Colab[^\n]*\))\.", rb"[Open \1", text)
-        # the key figure is an output of its cell
-        pages[str(notebook.relative_to(ROOT))] = re.sub(rb"!\[[^]]+\]\(figures/\d\d\.svg\)", b"", text)
+        if not notebook.name.startswith("00"):  # a lecture's key figure is an output of its cell
+            text = re.sub(rb"!\[[^]]+\]\(figures/\d\d\.svg\)", b"", text)
+        pages[str(notebook.relative_to(ROOT))] = text
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()

@@ -99,6 +99,8 @@ WRONG = {
     "a target by its product name": ('targets = ["h100"]', ["targets", "'h100'"]),
     "profile as one table": ("[profile]\nimage = 1", ["profile"]),
     "not TOML": ("precision = fp16", ["TOML", "line 1"]),
+    "a table in a thousand tables": ("precision" + ".a" * 3000 + " = 1", ["TOML", "recursion"]),
+    "a number of thousands of digits": ("workspace_mib = 0x" + "f" * 4000, ["TOML", "digits"]),
 }
 
 

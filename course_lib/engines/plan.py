@@ -120,11 +120,11 @@ class Plan:
         path = Path(path)
         known = self.to_json()
         known["digest"] = _digest(self.data, known)
-        try:
-            write_atomically(path, self.data)
-            write_atomically(_beside(path), json.dumps(known).encode())
-        except OSError as error:
-            raise PlanError(f"cannot write {path}: {error.strerror}") from None
+        for target, content in ((path, self.data), (_beside(path), json.dumps(known).encode())):
+            try:
+                write_atomically(target, content)
+            except OSError as error:
+                raise PlanError(f"cannot write {target}: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

@@ -10,6 +10,7 @@ Source: the open-source ONNX parser of TensorRT, importer of plugins (FallbackPl
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from course_lib.plugins.python_plugin import NAME, NAMESPACE, VERSION
@@ -74,7 +75,7 @@ def rope_model(
 
 # The formula at the top of rope/rope.cu. Numbers of a pair are half a head apart, or next to each other: (..., pairs, 2).
 _FORMULA = """
-<domain: "course", opset_import: ["" : 17]>
+<domain: "course", opset_import: ["" : %d]>
 %s (x, cos, sin) => (y) {
     zero = Constant<value = int64[1] {0}>()
     one = Constant<value = int64[1] {1}>()
@@ -95,6 +96,7 @@ _FORMULA = """
     %s
     y = CastLike(whole, x)
 }"""
+_SPLIT_COUNTS = 18  # the operator set from which on Split is told its number of outputs
 _HALVES = "a, b = Split<axis = 3>(wide)", "whole = Concat<axis = 3>(y_a, y_b)"
 _NEIGHBORS = (
     "pairs = Constant<value = int64[5] {0, 0, 0, -1, 2}>() paired = Reshape(wide, pairs) "
@@ -107,7 +109,7 @@ _NEIGHBORS = (
 def expand_rope(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of the model with each custom node replaced by standard operators, for a machine without the plugin.
 
-    It rounds as the kernel does: arithmetic in float32, one rounding at the end.
+    It rounds as the kernel does: arithmetic in float32, one rounding at the end. Functions of the model's own stay.
     """
     import onnx
     from onnx import inliner, parser
@@ -119,8 +121,13 @@ def expand_rope(model: onnx.ModelProto) -> onnx.ModelProto:
             node.op_type = f"{NAME}Interleaved"
         del node.attribute[:]
     forms = {NAME: _HALVES, f"{NAME}Interleaved": _NEIGHBORS}
-    copy.functions.extend(parser.parse_function(_FORMULA % (name, *form)) for name, form in forms.items())
-    expanded = inliner.inline_local_functions(copy)
+    version = next(entry.version for entry in copy.opset_import if entry.domain in ("", "ai.onnx"))
+    for name, form in forms.items():  # a function is inlined in a model of its own opset only
+        text = _FORMULA % (version, name, *form)
+        if version >= _SPLIT_COUNTS:
+            text = re.sub(r"Split<axis = (\d)>", r"Split<axis = \1, num_outputs = 2>", text)
+        copy.functions.append(parser.parse_function(text))
+    expanded = inliner.inline_selected_functions(copy, [(DOMAIN, name) for name in forms])
     kept = [entry for entry in expanded.opset_import if entry.domain != DOMAIN]
     del expanded.opset_import[:]
     expanded.opset_import.extend(kept)

@@ -34,7 +34,7 @@ def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
     style.name_lines(axes)
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]
-    axes.set_title(f"{worst['engine'].capitalize()}, batch {worst['batch']} takes {times:.2f} times as long")
+    axes.set_title(f"{worst['engine'].capitalize()}: {times:.2f} times the best at batch {worst['batch']}")
     return figure
 
 

@@ -227,7 +227,12 @@ def test_jupyterlab_opens_without_news_and_for_learners_without_nbgrader(
         assert disabled.get("@jupyter/nbgrader", False) is not instructor  # validate, formgrader, assignment and course list
         raise SystemExit(0)
 
-    for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "COURSE_FIGURES"):
+    variables = ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "COURSE_FIGURES")
+    assert {*re.findall(r"(\w+)=", (COURSE / "binder" / "start").read_text())} == {
+        "COURSE_ROOT",
+        *variables,
+    }  # where it runs, too
+    for variable in variables:
         monkeypatch.setenv(variable, "")
     monkeypatch.chdir(COURSE)
     monkeypatch.setattr(os, "execv", left)

@@ -86,6 +86,13 @@ def test_a_limit_on_the_size_of_files_leaves_nothing_behind(saved: Path, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.plan", "model.plan.json"]
 
 
+@pytest.mark.parametrize("name", ["model.plan", "model.plan.json"])
+def test_a_folder_in_the_place_of_a_file(name: str, small_plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(PlanError, match=f"cannot write .*/{name}: "):
+        small_plan.save(tmp_path / "model.plan")
+
+
 def test_a_folder_that_does_not_exist(small_plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="No such file or directory"):
         small_plan.save(tmp_path / "absent" / "model.plan")

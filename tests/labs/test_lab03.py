@@ -65,6 +65,7 @@ def _with(name: str, **values: Any) -> Callable[[Path], None]:
     [
         (_with("widths", stem="64"), "widths", "answers.json: widths: stem: Input should be a valid integer, found '64'"),
         (lambda folder: made.write(folder, "builds", {"conditions": {}, "setting": ""}), "builds", "ratios is 0 of 6"),
+        (_with("nights", reason={"differs": "nothing", "new_tactics": 0, "why": ""}), "rebuild", "key 'reason.why': remove it"),
         (_with("builds", setting="alone"), "builds", "the setting follows from the verdicts"),
         (
             lambda folder: given.encoder_recipe(8, 16).save(folder / "recipe.toml"),

@@ -299,7 +299,8 @@ def test_a_mistake_counts_only_if_each_recording_shows_it(name_causes, monkeypat
     [
         ("", "causes.json is not JSON"),
         ("[]", "causes.json: Input should be an object, found []"),
-        ('{"causes": {"gpu": {}}}', "gpu"),
+        ('{"causes": {"gpu": {}}}', "causes.json: causes.gpu: Input should be 'batch', "),
+        ('{"causes": {"copy": {"range": "copy", "share": 0, "x": 1}}}', "unknown key 'causes.copy.x': remove it"),
         ('{"causes": {"lock": ["lock"]}}', "lock: Input should be an object"),
         ('{"causes": {"lock": {"range": "lock", "share": 40}}}', "lock.share: Input should be less than or equal to 1"),
         ('{"causes": {"lock": {"range": "lock", "share": true}}}', "lock.share: Input should be a valid number"),

@@ -278,6 +278,7 @@ def test_a_race_has_three_outcomes(changed, tier, words):
     rounds = latencies(**changed)
     found = LAB.decided("speed", list(checks.race(rounds)))
     assert found.tier == tier and words in found.message, found.message
+    assert LAB.speed_tier(rounds) == tier
 
 
 def test_without_the_reference_only_the_comparison_with_it_is_open():

@@ -24,6 +24,17 @@ def test_the_standard_operators_are_the_kernel(dtype: str, interleaved: bool, he
         assert np.array_equal(y, rope_on_host(x, case.cos, case.sin, interleaved=interleaved))
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("opset", [15, 18, 21])
+def test_a_model_of_another_operator_set(opset: int, interleaved: bool) -> None:
+    model = rope_model(3, 64, max_sequence=40, interleaved=interleaved)
+    model.opset_import[0].version = opset
+    expanded = expand_rope(model)
+    onnx.checker.check_model(expanded, full_check=True)
+    x = np.random.default_rng(opset).standard_normal((2, 17, 3, 64)).astype(np.float32)
+    assert np.array_equal(run(expanded, x), rope_on_host(x, *rope_tables(40, 64), interleaved=interleaved))
+
+
 def test_the_custom_node_names_the_plugin() -> None:
     model = rope_model(4, 32, max_sequence=16, dtype="float16", interleaved=True)
     onnx.checker.check_model(model)

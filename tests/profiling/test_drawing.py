@@ -10,6 +10,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from course_lib import style
 from course_lib.engines import Layer, LayerTable, LayerTensor, Plan
 from course_lib.profiling import draw
+from course_lib.profiling.layer_tables import boxes as layer_boxes
 from course_lib.profiling.layer_tables.table_diff import diff
 from course_lib.recipe import ShapeRange
 from course_lib.teaching.pictures import bars, draw_range, gallery, variants
@@ -151,6 +152,11 @@ def test_a_window_into_two_plans():
     figure = draw(before=BEFORE, after=AFTER, nodes=("/mean", "/head"))
     assert [len(column) for column in columns(figure)] == [2, 2, 2]
     assert any("part of\n5 kernels" in text for text in texts(figure))
+
+
+def test_a_name_of_thousands_of_letters_is_cut_at_once():
+    assert len(layer_boxes.fitted("/encoder/MatMul+" * 200, 120.0)) < 40
+    assert layer_boxes.fitted("", 120.0) == "" and layer_boxes.fitted("stem", 120.0) == "stem"
 
 
 def test_boxes_of_two_long_plans_do_not_overlap():

@@ -274,6 +274,7 @@ REJECTED = [
     *((LayerViewer, tables, "no kernels to show") for tables in ((LayerTable(),), (layers(), LayerTable()))),
     *((TimelineViewer, (Timeline(events),), "nothing to zoom into") for events in ((), (kernel_at(5, 0.0),))),
     (RooflineViewer, ([], 1.0, 1.0), "no kernels"),
+    (RooflineViewer, ([KernelMetrics("k", 1.0)], 0.0, 1.0), "peaks are positive"),
 ]  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import course_lib
 from course_lib import __version__
@@ -31,7 +30,7 @@ from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.confinement import Confined, confined, enforced_by
 from course_lib.grading.judge import artifacts
 from course_lib.grading.judge.health import Device
-from course_lib.grading.judge.timings import shared
+from course_lib.grading.judge.timings import environment, shared
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports.layer_feedback import compared_with_reference
 from course_lib.labs import Examination, Examiner, Lab, Outcome
@@ -90,7 +89,7 @@ def judge(
         allowance = Allowance(lab.process_s * (_TIMES_ON_GPU if examiner.on_gpu else 1), _USED_UP)
         timings = shared(lab, examiner, device)
         if timings and trusted:
-            stack.enter_context(patch.dict(os.environ, timings.variables))
+            stack.enter_context(environment(timings.variables))
         if not trusted:
             kept = {"readable": (timings.folder,), "environment": timings.variables} if timings else {}
             kinds = (sandbox_of(lab, **kept), sandbox_of(lab, course=False, memory_bytes=FUNCTIONS_BYTES))

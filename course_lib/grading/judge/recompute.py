@@ -79,5 +79,6 @@ def _contradictions(verdict: Verdict, score: float, max_score: float) -> Iterato
         if any(abs(getattr(found, part) / getattr(recorded, part) - 1) > _CLOSE for part in ("median", "low", "high")):
             yield f"the latencies give {name} a speedup of {found}, the verdict says {recorded.median:.2f}x"
     recorded_tier = next((outcome.tier for outcome in verdict.outcomes if outcome.task.id == "speed"), None)
-    if lab.speed and recorded_tier not in (None, tier := lab.speed.tier(latencies)[0]):
+    tier = lab.speed_tier(latencies)
+    if tier is not None and recorded_tier not in (None, tier):
         yield f"the latencies give the tier '{tier}' for speed, the verdict says '{recorded_tier}'"

@@ -47,11 +47,11 @@ def check(
             with alone(device, lambda: begins(f"waiting: another measurement runs on {device}", _MEASUREMENT_S)):
                 return take()
 
-        examiner = Examiner(launcher=lab.in_time(list), seed=seed, begins=begins, measured=measured)
+        examiner = Examiner(seed=seed, begins=begins, measured=measured)
         if sandbox.problem():
             return _of(only, lab.examine(taken, examiner, only))
         with confined(sandbox_of(lab)) as launcher:
-            found = lab.examine(taken, replace(examiner, launcher=lab.in_time(launcher)), only)
+            found = lab.examine(taken, replace(examiner, launcher=launcher), only)
             check_starts([launcher])
             return _of(only, found)
 

@@ -9,16 +9,16 @@ read-only.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import psutil
 from filelock import FileLock
@@ -100,6 +100,21 @@ def _copy_recorded(folder: Path, version: str) -> list[str]:
 def _examine_reference(lab: Lab, examiner: Examiner, folder: Path) -> None:
     """Build all that a grading of the reference builds, outside of the sandbox, which could not write the cache."""
     ours = replace(examiner, launcher=None, bare_launcher=None, seed=0, measure_s=_QUICK_S, measured=at_once)
-    with tempfile.TemporaryDirectory() as reference, patch.dict(os.environ, {FOLDER_VARIABLE: str(folder)}):
+    with tempfile.TemporaryDirectory() as reference, environment({FOLDER_VARIABLE: str(folder)}):
         lab.write_reference(Path(reference), opset=examiner.opset)
         lab.examine(Path(reference), ours)
+
+
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes that start within."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

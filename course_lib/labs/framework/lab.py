@@ -24,7 +24,6 @@ from course_lib._util.progress_bar import notebook_stages
 from course_lib.benchmark import Comparison
 from course_lib.benchmark.device_lock import in_turn
 from course_lib.engines import Plan, split_target
-from course_lib.engines.worker.allowance import Allowance, Charged, Launcher
 from course_lib.errors import (
     MISSING_FILE,
     NO_ANSWER,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _LONGEST = 4000  # characters of a message
-_USED_UP = "its processes took more than {seconds:g} s in all, and the check stopped: time one call of each in the notebook"
 _START_S = 5.0  # until the first step of an examination, on two cores
 _HINTS = {  # where to look after an error, by `CourseError.code`, in labs that do not say it themselves
     TWO_READINGS: "Compiler and runner must read the same graph. Which line of your code made this part of it?",
@@ -125,10 +123,10 @@ class Work(ExitStack):
         file = self.folder / self.learner_file
         if learner := submission.learner_in(file):
             return learner
-        if not file.is_file():
+        if not any((self.folder / name).exists() for name in self.lab.artifacts):
             raise EngineError(submission.missing(file.name), code=MISSING_FILE)
-        missing = "The answer file has no key `learner` with an id, so its instance is not known."
-        raise NotExamined(f"{missing} An instructor will look at it.")
+        unknown = f"{file.name} has no key `learner` with an id" if file.is_file() else submission.missing(file.name)
+        raise NotExamined(f"{unknown}, so the instance is not known. An instructor will look at it.")
 
     @step
     def files(self) -> tuple[Path, Recipe]:
@@ -144,6 +142,11 @@ class Work(ExitStack):
     def plan(self) -> Plan:
         """The plan that the examiner's builder makes of both files."""
         return self.examiner.build(self.graph, self.files[1])
+
+    def examination(self, outcomes: tuple[Outcome, ...]) -> Examination:
+        """These outcomes, with what the steps found."""
+        plan = self.results.get("plan")
+        return Examination(outcomes, plan if isinstance(plan, Plan) else None, self.comparison, self.figures)
 
 
 class Lab:
@@ -185,9 +188,7 @@ class Lab:
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
         with self.work(folder, examiner) as work:
-            outcomes = tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id))
-            plan = work.results.get("plan")
-            return Examination(outcomes, plan if isinstance(plan, Plan) else None, work.comparison, work.figures)
+            return work.examination(tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id)))
 
     def _checked(self, task: Task, work: Work) -> Outcome:
         """The outcome of one task. A step that fails costs its points, whatever was found before."""
@@ -230,9 +231,12 @@ class Lab:
         share = 1.0 if tier == Tier.FULL else 0.5 if half_earned and code != NO_REFERENCE else 0.0
         return replace(self.outcome(task_id, tier, message, hint, share=share, code=code), criteria=tuple(criteria))
 
-    def in_time(self, launcher: Launcher) -> Charged:
-        """The launcher of a self-check, which ends when its processes have taken four times as long in all as the grader permits."""
-        return Charged(launcher, Allowance(4 * self.process_s, _USED_UP))
+    def speed_tier(self, latencies: Mapping[str, np.ndarray]) -> Tier | None:
+        """The tier of the task ``speed`` that follows only from the latencies by subject in `Examination.comparison`.
+
+        It allows a verdict to be computed again from its record. None in a lab that judges speed in another way.
+        """
+        return self.speed.tier(latencies)[0] if self.speed else None
 
     def check(self, task: str, folder: str | Path = ".") -> Outcome:
         """A learner's check of one task, for a notebook cell. The grader runs the same examination on fresh secret data.
@@ -245,8 +249,7 @@ class Lab:
             return Outcome(asked, Tier.NONE, 0.0, "the grader examines the files that were handed in, on its own machine")
         with notebook_stages() as begins:
             begins("the check starts", _START_S)
-            examiner = Examiner(launcher=self.in_time(list), measured=in_turn, begins=begins)
-            examined = self.examine(Path(folder), examiner, only=task)
+            examined = self.examine(Path(folder), Examiner(measured=in_turn, begins=begins), only=task)
         outcome = self.for_learner(next(outcome for outcome in examined.outcomes if outcome.task.id == task), Path(folder))
         if execution and not outcome.passed:
             raise CourseError(f"{asked.title}: {outcome.mark}. {outcome.message} {outcome.hint}".strip(), code=outcome.code)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ROW, KERNEL_ROW = 1.0, 1.35  # heights of a node and of a kernel, which has two lines of text
 GRAY = "#777777"
+_NARROWEST = 2.0  # points of a letter at 9 points, and less
 Edges = tuple[float, float]
 
 
@@ -103,4 +104,5 @@ def width(text: str, weight: str = "normal") -> float:
 
 def fitted(text: str, points: float, weight: str = "normal") -> str:
     """The longest of the short forms of a text that fits into a width."""
-    return next(cut for cut in (short(text, longest) for longest in range(len(text), 0, -1)) if width(cut, weight) <= points)
+    longest = min(len(text), int(points / _NARROWEST))  # measuring a letter less each time takes long for a text of thousands
+    return next((cut for most in range(longest, 0, -1) if width(cut := short(text, most), weight) <= points), "")

@@ -18,12 +18,14 @@ class RooflineViewer(View):
         peak_bandwidth: peak bandwidth of device memory in bytes per second.
 
     Raises:
-        ValueError: no kernels.
+        ValueError: no kernels, or a peak that is not positive.
     """
 
     def __init__(self, kernels: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth: float) -> None:
         if not kernels:
             raise ValueError("no kernels to draw: did the profiler's filters match any?")
+        if min(peak_flops, peak_bandwidth) <= 0:
+            raise ValueError(f"peaks are positive, not {peak_flops} operations/s and {peak_bandwidth} bytes/s")
         rows = [
             {
                 "name": label(kernel.name, "kernel"),

@@ -13,8 +13,9 @@ from course_lib.grading.judge import judging
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import FAULT, Points, Review
 from course_lib.labs import Examiner
+from course_lib.labs.framework import runner
 from course_lib.labs.framework.criteria import JUDGE_FAILED
-from course_lib.labs.lab11_torch_tensorrt import checks, lab, reference
+from course_lib.labs.lab11_torch_tensorrt import checks, reference
 from tests.labs.quick import tiers
 
 LAB = labs.find("lab11")
@@ -28,7 +29,7 @@ def submission(tmp_path, monkeypatch):
     """A converter without right answers, no model, and settings that let a border pass. No process runs."""
     (tmp_path / "converter.py").write_text("")
     (tmp_path / "settings.toml").write_text(reference.SETTINGS)
-    monkeypatch.setattr(lab, "run_isolated", lambda *_, **__: json.dumps(ANSWER).encode())
+    monkeypatch.setattr(runner, "run_isolated", lambda *_, **__: json.dumps(ANSWER).encode())
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import NotExamined
+from course_lib.errors import EngineError, NotExamined
 from course_lib.labs import Examiner, find
 from course_lib.labs.framework import submission
 
@@ -50,6 +50,15 @@ def test_answers_in_the_file_stay(tmp_path: Path) -> None:
 def test_a_file_without_an_id_costs_nobody_a_point(tmp_path: Path, text: str) -> None:
     (tmp_path / "learner.json").write_text(text)
     with find("lab14").work(tmp_path, Examiner()) as work, pytest.raises(NotExamined, match="has no key `learner`"):
+        assert work.learner
+
+
+def test_a_lost_answer_file_beside_other_work_is_the_instructors(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"")
+    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(NotExamined, match="causes.json is missing"):
+        assert work.learner
+    (tmp_path / "model.onnx").unlink()
+    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(EngineError, match="causes.json is missing"):
         assert work.learner
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from course_lib import labs
+from course_lib._util import toml_text
 from course_lib.errors import EngineError, RecipeError
 from course_lib.labs import Examiner
-from course_lib.labs.framework.submission import read_json, read_text, read_toml, submitted_recipe
+from course_lib.labs.framework.submission import checked, read_json, read_text, read_toml, submitted_recipe
+
+
+class Entry(BaseModel, extra="forbid"):
+    """A form of values."""
+
+    a: int = 1
+    of: dict[Literal["x", "y"], int] = {}
+
 
 READERS = {"a.py": read_text, "a.json": read_json, "a.toml": read_toml}
 
@@ -45,6 +57,24 @@ def test_nonsense_is_one_line(tmp_path: Path, name: str, said: str, content: byt
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        (dict[str, Entry], {"x": {"a": 1, "b": 2}}, "unknown key 'x.b': remove it"),
+        (list[Entry], [{"a": 1, "b": 2}], "unknown key '0.b': remove it"),
+        (Entry, {"aa": 1}, "unknown key 'aa': did you mean a? known keys are a, of"),
+        (Entry, {"a": 1, "of": {"c": 1}}, "of.c: Input should be 'x' or 'y', found 'c'"),
+        (Entry, toml_text.loads("a" + ".a" * 3000 + " = 1"), "nested too deep"),
+        (list[Entry], reduce(lambda inner, _: [inner], range(980), []), "nested too deep"),
+        (Entry, {"a": 16**4000}, "nested too deep, or a number"),
+    ],
+)
+def test_values_of_another_form_are_one_line(kind: Any, values: Any, said: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        checked(kind, values, "answers.json")
+    assert said in str(caught.value) and str(caught.value).isprintable()
+
+
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(EngineError, match="cannot be read as text"):
@@ -63,6 +93,10 @@ def test_a_message_about_a_recipe_does_not_show_the_graders_folder(tmp_path: Pat
         ("lab01", "profile", "recipe.toml", b"precision = [", "recipe.toml: not valid TOML"),
         ("lab01", "accuracy", "recipe.toml", b"batch = 8", "unknown key 'batch'"),
         ("lab02", "causes", "causes.json", b"{", "causes.json is not JSON"),
+        ("lab02", "causes", "causes.json", b'{"learner": "a"}', 'must be an object with "costs"'),
+        ("lab02", "causes", "causes.json", b'{"learner": "a", "costs": {"glue": 1}}', "names 'glue'"),
+        ("lab16", "findings", "findings.json", b'{"kernels": 3}', "needs the keys kernels"),
+        ("lab16", "findings", "findings.json", b'{"kernels": 3, "sqnr_db": {}, "slowest": ""}', "hold numbers by precision"),
         ("lab09", "answers", "serving_loop.py", b"\xff\xfe\x00", "cannot be read as text"),
     ],
 )

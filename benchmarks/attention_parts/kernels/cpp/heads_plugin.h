@@ -1,5 +1,5 @@
 // The frame of this folder's plugins as IPluginV2DynamicExt: one attribute, the number of heads, and FP16 in row order. The roles of the
-// methods are explained in ../../rope/cpp/plugin_v2.cpp.
+// methods are explained in course_lib/plugins/rope/cpp/plugin_v2.cpp.
 #pragma once
 
 #include <NvInfer.h>
