@@ -130,10 +130,11 @@ class Recipe(_Value):
     def loads(cls, text: str) -> Recipe:
         """Read a recipe from TOML text; see `load`."""
         try:
-            fields = toml_text.loads(text)
-        except (ValueError, RecursionError) as error:  # int() rejects thousands of digits with its own ValueError
+            return cls(**toml_text.loads(text))
+        except RecipeError:
+            raise
+        except (ValueError, RecursionError) as error:  # Python rejects thousands of digits with a ValueError of its own
             raise RecipeError(f"not valid TOML: {str(error)[:300]}") from None
-        return cls(**fields)
 
     def dumps(self) -> str:
         """The recipe as TOML text, without the keys that have their default value."""
@@ -173,11 +174,14 @@ def one_line(error: ValidationError, model: Any) -> str:
     """Pydantic's first error as ``where: what was expected, what was found``; an unknown key is the cause of a missing one."""
     errors = error.errors(include_url=False)
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    where = " ".join(".".join(str(part)[:_LONGEST_KEY] for part in first["loc"]).split())  # a quoted key may hold line ends
+    parts = [str(part)[:_LONGEST_KEY] for part in first["loc"] if part != "[key]"]  # pydantic's mark for a key of a dictionary
+    where = " ".join(".".join(parts).split())  # a quoted key may hold line ends
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
+        if len(parts) > 1 or not hasattr(model, "model_fields"):  # the keys of a nested model are not those of `model`
+            return f"unknown key {where!r}: remove it"
         known = sorted(field.alias or name for name, field in model.model_fields.items())
-        near = difflib.get_close_matches(str(first["loc"][-1])[:_LONGEST_KEY], known, n=1)
+        near = difflib.get_close_matches(where, known, n=1)
         meant = f": did you mean {near[0]}?" if near else ";"
         return f"unknown key {where!r}{meant} known keys are {', '.join(known)}"
     found = "" if first["type"] in {"missing", "value_error"} else f", found {first['input']!r:.60}"

@@ -164,12 +164,14 @@ def test_settings_come_back_as_they_were_written(tmp_path):
         ("classes = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]", "must differ"),
         ("size = ", "is not TOML"),
         ("#" * (MAX_BYTES + 1), "longer than"),
+        ("size" + ".a" * 3000 + " = 1", "nested too deep"),
     ],
 )
 def test_wrong_settings_get_one_clear_line(tmp_path, text, complaint):
     with pytest.raises(RecipeError, match=r"^settings\.toml") as caught:
         load(tmp_path, text)
     assert complaint in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    assert caught.value.code == "settings.toml"  # by which the lab has its hint
 
 
 # ---- calls

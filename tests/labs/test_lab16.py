@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from course_lib import labs
 from course_lib.labs import Examiner
-from course_lib.labs.lab16_your_network import reference
+from course_lib.labs.lab16_your_network import checks, reference
 from course_lib.labs.lab16_your_network.sandboxed import node_times, run_network
 from tests.labs.quick import check_solved, examined
 
@@ -99,6 +100,16 @@ def test_findings_of_another_form_are_one_line(text, tmp_path):
     (tmp_path / "findings.json").write_text(text)
     outcome = examined(LAB, tmp_path, "findings", Examiner())
     assert outcome.points == 0 and "findings.json" in outcome.message and outcome.message.isprintable()
+
+
+def test_names_are_shown_in_one_short_line_and_numbers_are_not_made_of_texts():
+    names = {"inputs": {"x" * 90: [1, "n\n" * 90]}, "integers": {"\x1b": 2}, "outputs": ["y\n"]}
+    values = {**names, "training": False, "weights": 3, "answers": []}
+    answered = checks._answered(values)
+    assert answered.inputs == {"x" * 80: (1, "n " * 40)} and answered.integers == {"\ufffd": 2} and answered.outputs == ("y",)
+    for wrong in ({"training": "no"}, {"training": 0}, {"weights": "7"}, {"integers": {"a": "2"}}, {"inputs": {"a": [True]}}):
+        with pytest.raises(ValidationError):
+            checks._answered({**values, **wrong})
 
 
 def test_a_network_with_integers_and_two_inputs(tmp_path):

@@ -10,9 +10,8 @@ from typing import Any
 
 from course_lib._util.html import GREEN, ORANGE, VERMILION, check_card
 from course_lib.benchmark import Interval
-from course_lib.labs.requirements import COLUMNS, rows
+from course_lib.labs.requirements import ALL, COLUMNS, HALF, rows
 
-HALF, ALL = COLUMNS[2:]
 # Values of `Criterion.code` and `Outcome.code`: why a task is not decided.
 NO_REFERENCE = "no_reference"  # only the grader can decide it, because it has the reference
 NOT_EXAMINED = "not_examined"  # something is missing on the grader's machine

@@ -152,6 +152,8 @@ def checked(kind: Any, values: object, place: str, code: str = "") -> Any:
         return TypeAdapter(kind).validate_json(json.dumps(values, default=str))  # its words are those of a file, not of Python
     except ValidationError as error:
         raise EngineError(f"{place}: {one_line(error, kind)}", code=code) from None
+    except (ValueError, RecursionError):
+        raise EngineError(f"{place}: nested too deep, or a number of thousands of digits", code=code or UNREADABLE) from None
 
 
 def _content(file: Path, max_bytes: int) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from course_lib.engines import Compiler, LayerTable, ModelSource, Plan
 from course_lib.engines.cache.plan_cache import PlanCache
-from course_lib.errors import EngineError, ExaminerFault, PrecisionError
+from course_lib.errors import UNREADABLE, EngineError, ExaminerFault, PrecisionError
 from course_lib.labs.framework.criteria import ALL, HALF, UNUSUAL, Criterion, at_least, at_most, open_without_reference
 from course_lib.labs.framework.examination import ours
 from course_lib.labs.framework.lab import Work, absent, step
@@ -60,9 +60,9 @@ class FusionWork(Work):
         found = read_json(self.folder / FILE, MAX_BYTES)
         costs = found.get("costs") if isinstance(found, dict) else None
         if not isinstance(costs, dict) or any(type(value) is not int for value in costs.values()):
-            raise EngineError(f'{FILE} must be an object with "costs", a whole number for each suspect; found {found!r:.60}')
+            raise EngineError(f'{FILE} must be an object with "costs", in whole numbers; found {found!r:.60}', code=UNREADABLE)
         if unknown := sorted(set(costs) - set(NAMES)):
-            raise EngineError(f"{FILE} names {unknown[0][:40]!r}; the suspects are {', '.join(NAMES)}")
+            raise EngineError(f"{FILE} names {unknown[0][:40]!r}; the suspects are {', '.join(NAMES)}", code=UNREADABLE)
         return cast("dict[str, Any]", found)
 
     @step

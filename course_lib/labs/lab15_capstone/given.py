@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from course_lib.benchmark.queueing import Answers
 from course_lib.benchmark.statistics import timed_ms
-from course_lib.errors import EngineError, RecipeError
+from course_lib.errors import MISSING_FILE, EngineError, RecipeError
 from course_lib.labs.framework.submission import checked, read_toml
 from course_lib.models.digit_boxes import NOTHING, Detections, Matched, Quality, iou, matched
 from course_lib.models.digit_video import SIDE, Frame, prepared, video
@@ -82,7 +82,7 @@ class Settings(BaseModel):
         try:
             settings: Settings = checked(cls, read_toml(path, MAX_BYTES), FILE)
         except EngineError as error:
-            raise RecipeError(str(error), code=error.code or FILE) from None
+            raise RecipeError(str(error), code=MISSING_FILE if error.code == MISSING_FILE else FILE) from None
         return settings
 
     def dumps(self) -> str:

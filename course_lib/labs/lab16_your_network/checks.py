@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, StrictBool, StrictInt
 
 from course_lib._util.plain_text import plain
 from course_lib.engines import Plan
-from course_lib.errors import EngineError
+from course_lib.errors import UNREADABLE, EngineError
 from course_lib.labs.framework.criteria import ALL, HALF, Criterion, at_least, holds
 from course_lib.labs.framework.lab import Work, step
 from course_lib.labs.framework.learner_code import decoded
@@ -34,6 +34,7 @@ OF_SLOWEST = 1 / 3  # a node that takes this part of the slowest node's time is 
 _MAX_BYTES = 64 << 10
 _LIMIT_S = 60.0
 _LONGEST = 300
+_Name = Annotated[str, AfterValidator(lambda text: plain(text, 80))]  # a name of the learner, which reports show
 
 
 class Answered(BaseModel):
@@ -46,11 +47,11 @@ class Answered(BaseModel):
         answers: for each question, the outputs in order.
     """
 
-    inputs: dict[str, tuple[int | str, ...]]
-    integers: dict[str, int]
-    outputs: tuple[str, ...]
-    training: bool
-    weights: int
+    inputs: dict[_Name, tuple[StrictInt | _Name, ...]]
+    integers: dict[_Name, StrictInt]
+    outputs: tuple[_Name, ...]
+    training: StrictBool
+    weights: StrictInt
     answers: list[list[Annotated[Any, BeforeValidator(decoded)]]]
 
 
@@ -209,9 +210,9 @@ def _findings(work: NetworkWork) -> dict[str, Any]:
     values = read_json(submitted(work.folder, FINDINGS), _MAX_BYTES)
     keys = ("kernels", "sqnr_db", "slowest")
     if not isinstance(values, dict) or any(key not in values for key in keys):
-        raise EngineError(f"{FINDINGS} needs the keys {', '.join(keys)}")
+        raise EngineError(f"{FINDINGS} needs the keys {', '.join(keys)}", code=UNREADABLE)
     if not all(isinstance(values[key], dict) for key in keys[:2]):
-        raise EngineError(f'{FINDINGS}: "kernels" and "sqnr_db" hold a number for each precision, such as {{"fp16": 12}}')
+        raise EngineError(f'{FINDINGS}: "kernels" and "sqnr_db" hold numbers by precision: {{"fp16": 12}}', code=UNREADABLE)
     return values
 
 
