@@ -42,5 +42,5 @@ def _draw(speeds: Mapping[tuple[str, str, int], Data]) -> Figure:
     axes.set_xlabel("times as fast as the fastest PyTorch variant\nin FP16; left of the line, PyTorch is faster")
     won = sum(speed["low"] > 1 for speed in speeds.values())
     style.name_colors(axes)
-    figure.suptitle(f"TensorRT beats every PyTorch variant in {won} of {len(speeds)} cases")
+    figure.suptitle(f"TensorRT is fastest in {won} of {len(speeds)} cases")
     return figure

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -20,6 +22,10 @@ def _plain_help(base: Any) -> Any:
     """The class of a command whose `--help` says what a switch does, not that it is a ``<bool>``."""
 
     class PlainHelp(base):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(self.help or ""))  # rich keeps the source's lines
+
         def get_params(self, ctx: Any) -> list[Any]:
             params: list[Any] = super().get_params(ctx)
             for param in params:

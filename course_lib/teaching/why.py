@@ -73,7 +73,7 @@ def draw_speedups(record: Record, *, networks: Collection[str], batches: Collect
     axes.spines["bottom"].set_visible(False)
     style.name_colors(axes)
     every = [speed["median"] for pair in found.values() for speed in pair.values()]
-    axes.set_title(f"Engines run {min(every):.1f} to {max(every):.1f} times as fast as PyTorch")
+    axes.set_title(f"Engines run {min(every):.1f} to {max(every):.1f} times as fast as eager FP32")
     return figure
 
 

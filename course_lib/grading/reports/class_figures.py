@@ -35,7 +35,7 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xticks(edges[:-1:2] + 0.5, [f"{edge:g}" for edge in edges[:-1:2]])
     axes.set(xlabel=f"final points of {most:g}", ylabel="submissions")
-    axes.set_title(f"Half of the class has {np.median(points):g} points or more")
+    axes.set_title(f"The median is {np.median(points):g} of {most:g} points")
     ranges = ", ".join(f"{count} with {low:g}" for count, low in zip(counts, edges, strict=False) if count)
     return drawn, f"Histogram of final points, median {np.median(points):g} of {most:g}. Submissions: {ranges}."
 

@@ -1,7 +1,7 @@
 // The fusion drawing: ONNX nodes on the left, kernels on the right, a band from each node to the kernel that computes it.
 
 const ROW = 20, LINE = 14; // px
-const KINDS = [["several nodes fused", COLORS[0]], ["one node alone", COLORS[4]], ["added by the compiler", "none"]];
+const KINDS = [["several nodes fused", COLORS[1]], ["one node alone", COLORS[0]], ["added by the compiler", "none"]];
 
 /** The place of a kernel's kind. */
 const kindOf = ({ nodes }) => (nodes.length > 1 ? 0 : nodes.length ? 1 : 2);
