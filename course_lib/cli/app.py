@@ -23,8 +23,8 @@ def _plain_help(base: Any) -> Any:
 
     class PlainHelp(base):
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(self.help or ""))  # rich keeps the source's lines
+            text = inspect.cleandoc(options.pop("help", None) or "")  # rich keeps the source's lines
+            super().__init__(*args, help=re.sub(r"(?<!\n)\n(?!\n)", " ", text), **options)
 
         def get_params(self, ctx: Any) -> list[Any]:
             params: list[Any] = super().get_params(ctx)

@@ -55,10 +55,10 @@ def test_a_file_without_an_id_costs_nobody_a_point(tmp_path: Path, text: str) ->
 
 def test_a_lost_answer_file_beside_other_work_is_the_instructors(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"")
-    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(NotExamined, match="causes.json is missing"):
+    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(NotExamined, match=r"causes\.json is missing"):
         assert work.learner
     (tmp_path / "model.onnx").unlink()
-    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(EngineError, match="causes.json is missing"):
+    with find("lab02").work(tmp_path, Examiner()) as work, pytest.raises(EngineError, match=r"causes\.json is missing"):
         assert work.learner
 
 
