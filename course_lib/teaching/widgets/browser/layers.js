@@ -63,7 +63,7 @@ const WIDGET = {
     const build = data.builds[state.build], shown = passing(build, state).filter(Boolean).length;
     const nodes = new Set(build.kernels.flatMap((kernel) => kernel.nodes)).size;
     const which = data.builds.length > 1 ? `${build.label}: ` : "";
-    const title = `${which}${count(build.kernels.length, "kernel")} for ${count(nodes, "ONNX node")}; ${shown} shown`;
+    const title = `${which}${count(build.kernels.length, "kernel")} for ${nodes < build.nodes.length ? `${nodes} of ` : ""}${count(build.nodes.length, "ONNX node")}; ${shown} shown`;
     const types = Object.entries(build.dtypes).map(([name, number]) => `${number} with ${name}`).join(", ");
     const kernel = build.kernels[state.kernel];
     if (!shown) {
@@ -115,17 +115,20 @@ const WIDGET = {
       svg.append(box);
     });
     rows.forEach((nodes, row) => {
-      const { color = "none", faded = 1, at = -1 } = home.get(row) ?? {}, names = nodes.map((node) => build.nodes[node][0]), operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
+      const { color = "none", faded = shown.every(Boolean) ? 1 : 0.15, at = -1 } = home.get(row) ?? {}, names = nodes.map((node) => build.nodes[node][0]), operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
       const box = shape("g", { opacity: faded },
         shape("title", {}, names.join("\n")),
-        shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "4 3" : undefined }),
+        shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "1 3" : undefined }),
         label(6, middle[row] + 4, fitted(matched([operators.join(" + "), ...names], state.search), nodeRight - 12, measure)));
       box.addEventListener("pointerenter", () => hover(svg, at));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);
     });
-    const legend = KINDS.map(([name, color]) => element("span", {}, element("i", { style: color === "none" ? "border:1px dashed" : `border:1px solid ${color};background:color-mix(in srgb, ${color} 25%, transparent)` }), name));
+    const kinds = rows.every((_, row) => home.has(row)) ? KINDS : [...KINDS, ["node without a kernel", "dotted"]];
+    const legend = kinds.map(([name, color]) => element("span", {}, element("i", { style: color === "dotted" ? "border:1px dotted" : color === "none" ? "border:1px dashed" : `border:1px solid ${color};background:color-mix(in srgb, ${color} 25%, transparent)` }), name));
     stage.append(element("div", { class: "course-legend", "aria-hidden": true }, ...legend), element("div", { class: "course-scroll" }, svg));
+    const first = shown.indexOf(true);
+    if (state.kernel < 0 && first > 0) svg.parentNode.scrollTop = places[first] - 3 * tall; // what a search finds is in view
   },
 };
 
