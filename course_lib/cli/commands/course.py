@@ -80,7 +80,8 @@ def lab(
     cells of a lab tell learners more than its "Validate".
     """
     os.chdir(course_root())
-    command = [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{_FIRST_PAGE}"]
+    command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]  # which shows its address and little else
+    command += ["--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{_FIRST_PAGE}"]
     folder = Path(course_lib.__file__).with_name("jupyter")
     configured = [str(folder / who) for who in ("everybody", *([] if instructor else ["learners"]))]
     for variable in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"):
