@@ -71,9 +71,8 @@ def shared(lab: Lab, examiner: Examiner, device: Device) -> SharedTimings | None
             if not marker.is_file():
                 try:
                     made = _taken(lab, examiner, device, folder, version)
-                except (
-                    Exception
-                ) as error:  # of the course's own code, or of this machine; the grading that follows meets it, too
+                # an error of the course's own code, or of this machine; the grading that follows meets it, too
+                except Exception as error:
                     traceback.print_exc()
                     return SharedTimings(folder, {"failed": plain(f"{type(error).__name__}: {error}", 300)})
                 write_atomically(marker, json.dumps(made).encode())

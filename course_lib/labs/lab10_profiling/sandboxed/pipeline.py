@@ -113,7 +113,7 @@ class Service:
 
 def serve() -> None:
     """Answer a `Worker`'s messages. Output of the learner's code goes to the log."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for a GPU: the engine takes the same share on every machine
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for one: the engine has no GPU, whoever grades
     from course_lib.engines import Plan
     from course_lib.engines.worker import child
 
