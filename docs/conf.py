@@ -67,7 +67,6 @@ autodoc_typehints = "signature"
 def setup(app: Sphinx) -> None:
     """Corrections of what the extensions make of the course's sources."""
     app.connect("source-read", _report_progress)
-    app.connect("doctree-read", _drop_empty_widgets)
     app.connect("doctree-read", _drop_unsolved)
     app.connect("doctree-read", _mark_boxes)
     app.connect("doctree-read", _keep_together)
@@ -96,15 +95,6 @@ def _drop_unsolved(app: Sphinx, tree: document) -> None:
         if _EXERCISE.search(cell.astext()):
             for output in [part for part in cell if "cell_output" in part["classes"]]:
                 cell.remove(output)
-
-
-def _drop_empty_widgets(app: Sphinx, tree: document) -> None:
-    """A progress bar is a widget whose text is `Output()`, and a page has no kernel to fill it."""
-    from docutils import nodes
-
-    for block in list(tree.findall(nodes.literal_block)):
-        if block.astext().strip() == "Output()":
-            block.parent.remove(block)
 
 
 # What a quotation or a paragraph begins with, and the class that gives it its look in course.css.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
 import re
@@ -19,11 +18,11 @@ from course_lib.errors import CourseError, ReferenceAbsent
 
 
 def _plain_help(base: Any) -> Any:
-    """The class of a command whose `--help` says what a switch does, not that it is a ``<bool>``."""
+    """The class of a command whose `--help` says what a switch does, not that it is a ``<bool>``, in lines as long as the terminal."""
 
     class PlainHelp(base):
         def __init__(self, *args: Any, **options: Any) -> None:
-            text = inspect.cleandoc(options.pop("help", None) or "")  # rich keeps the source's lines
+            text = options.pop("help", None) or ""  # rich would keep the lines of the source
             super().__init__(*args, help=re.sub(r"(?<!\n)\n(?!\n)", " ", text), **options)
 
         def get_params(self, ctx: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,14 +66,14 @@ def points_of(lab: Lab, examined: Examination) -> Points:
     """The points of a check. Those of the written answer are open, because an instructor reads it."""
     from course_lib.grading.judge.review import Points
 
-    written = written_points(lab, course_folder()) if len(examined.outcomes) == len(lab.tasks) else 0.0
+    written = written_points(cells_of(lab, course_folder())) if len(examined.outcomes) == len(lab.tasks) else 0.0
     return Points(examined.points, examined.open_points + written, examined.max_points + written)
 
 
-def written_points(lab: Lab, root: Path | None) -> float:
-    """Points of the written questions in the lab's notebook, 0 if it is not found or a learner has damaged it."""
+def written_points(cells: Iterable[Mapping[str, Any]]) -> float:
+    """Points of the written questions in a lab's notebook, 0 if a learner has damaged it."""
     try:
-        known = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells_of(lab, root)]
+        known = [cell.get("metadata", {}).get("nbgrader", {}) for cell in cells]
         return sum(marks.get("points", 0.0) for marks in known if marks.get("grade") and marks.get("solution"))
     except (LookupError, TypeError, AttributeError):
         return 0.0

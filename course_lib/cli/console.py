@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from course_lib.engines import LayerTable
     from course_lib.grading.batch.grade import Grade
     from course_lib.grading.batch.intake import Rejected
+    from course_lib.grading.judge.review import Points
     from course_lib.grading.reports.class_files import ClassFiles
     from course_lib.labs import Examination, Lab, Outcome
     from course_lib.migration.findings import Finding
@@ -181,18 +182,18 @@ def _interval(values: Mapping[str, float] | None) -> str:
     return f"{values['median']:.2f}x [{values['low']:.2f}-{values['high']:.2f}]" if values else "1"
 
 
-def outcomes(lab: Lab, examined: Examination, *, verbose: bool = False) -> None:
+def outcomes(lab: Lab, examined: Examination, points: Points, *, verbose: bool = False) -> None:
     """A table of the tasks, then what each task misses and a hint. A reason that several tasks share is printed once.
 
     If one task was examined alone, the first and the last line say so: its points are not those of the lab.
 
     Args:
+        points: those of `checked_folder.points_of`.
         verbose: print the requirements of every task, also those that are met.
     """
-    from course_lib.cli.checked_folder import points_of
     from course_lib.labs.framework.criteria import grouped
 
-    out, points = _console(), points_of(lab, examined)
+    out = _console()
     alone = len(examined.outcomes) < len(lab.tasks)
     title = lab.title + (f", only the task {examined.outcomes[0].task.id}" if alone else "")
     in_full(out, f"[bold]{escape(title)}[/]: {points}")

@@ -175,11 +175,11 @@ def show_progress() -> None:
 
 def _lab_progress(lab: Lab, root: Path | None) -> LabProgress:
     written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
-    minutes = 0
+    minutes, cells = 0, cells_of(lab, root)
     with suppress(TypeError):  # a learner may have damaged the notebook
-        takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells_of(lab, root))
+        takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells)
         minutes = next((int(found[1]) for found in takes if found), 0) if written < len(lab.artifacts) else 0
-    points = sum(task.points for task in lab.tasks) + written_points(lab, root)
+    points = sum(task.points for task in lab.tasks) + written_points(cells)
     return LabProgress(lab.name, lab.title, written, len(lab.artifacts), minutes, points)
 
 

@@ -22,7 +22,6 @@ CELLS = {
     "bars": "from course_lib import style\nfigure = style.figure()\naxes = figure.add_subplot(title='Twice as fast')\n"
     "axes.set(xlabel='batch', ylabel='ms')\naxes.plot([1, 2])\nfigure",
     "widget": "from course_lib.teaching.widgets import PrecisionExplorer\nPrecisionExplorer()",
-    "bar": "import ipywidgets\nipywidgets.Output()",
     "layers": "from course_lib.engines.layers import Layer, LayerTable, LayerTensor\n"
     "name = '__myl_MulAddMulMinMaxRounCastCastMulMulAddAddMoveReluMeanMulMinMaxRounCast_myl0_25'\n"
     "nodes = ['Conv', 'QuantizeLinear', 'DequantizeLinear', 'Add', 'Relu', 'ReduceMean', 'QuantizeLinear']\n"
@@ -41,7 +40,7 @@ CELLS = {
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small book with the same settings whose one notebook has run: a figure, a widget, a progress bar, wide outputs."""
+    """A small book with the same settings whose one notebook has run: a figure, a widget, wide outputs."""
     source = tmp_path_factory.mktemp("executed")
     shutil.copy(ROOT / "docs" / "conf.py", source)
     shutil.copytree(ROOT / "docs" / "_static", source / "_static")

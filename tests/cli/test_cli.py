@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from course_lib import __version__, labs
 from course_lib.cli import app, bench_files, console
+from course_lib.cli.checked_folder import points_of
 from course_lib.engines import LayerTable, Plan, TensorInfo
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Grade
@@ -239,6 +240,11 @@ def test_jupyterlab_opens_without_news_and_for_learners_without_nbgrader(
     assert course("lab", *(["--instructor"] if instructor else [])).status == 0
 
 
+def test_help_has_lines_as_long_as_the_terminal(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "The status is 1 if points are missing. The first failure of a task" in course("check", "--help").out
+
+
 def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("")
     done = course("check", "lab01", tmp_path)
@@ -250,7 +256,7 @@ def test_check_names_the_lab_as_it_begins(course: Course, tmp_path: Path) -> Non
 def test_a_reason_of_some_tasks_names_the_first_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     lab = labs.find("lab01")
     right, *others = lab.zero_outcomes("the build failed")
-    console.outcomes(lab, Examination((replace(right, tier=Tier.FULL, message=""), *others)))
+    console.outcomes(lab, Examination((replace(right, tier=Tier.FULL, message=""), *others)), Points(3.0, 0.0, 10.0))
     said = capsys.readouterr().out
     assert re.search('0 / 4 +not yet +Faster than PyTorch, for the same reason as "The same answers as PyTorch"', said)
     assert said.endswith("The same answers as PyTorch: the build failed\n")
@@ -349,8 +355,9 @@ def test_a_verdict_says_each_thing_once(capsys: pytest.CaptureFixture[str], monk
     still_open = [*met, open_without_reference("speed", "not compared")]
     found = [lab.decided(*one) for one in (("profile", met), ("accuracy", missed), ("speed", still_open))]
     monkeypatch.setattr(console, "_console", lambda: Console(width=80, force_terminal=False))
+    examined = Examination(tuple(found))
     for verbose in (False, True):
-        console.outcomes(lab, Examination(tuple(found)), verbose=verbose)
+        console.outcomes(lab, examined, points_of(lab, examined), verbose=verbose)
         lines = [re.sub("  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
         assert lines[:4] + lines[6:7] == [
             "Lab 01: your first engine: 4.5 of 12 points, 6 open",

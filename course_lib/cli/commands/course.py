@@ -80,7 +80,8 @@ def lab(
     cells of a lab tell learners more than its "Validate".
     """
     os.chdir(course_root())
-    command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]  # which shows its address and little else
+    command = [sys.executable, "-m", "jupyterlab", "--log-level=WARN"]  # with its own token, it still shows its address
+    print("JupyterLab starts; `jupyter server list` shows its address, and Ctrl+C stops it.", flush=True)
     command += ["--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{_FIRST_PAGE}"]
     folder = Path(course_lib.__file__).with_name("jupyter")
     configured = [str(folder / who) for who in ("everybody", *([] if instructor else ["learners"]))]

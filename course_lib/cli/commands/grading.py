@@ -70,7 +70,7 @@ def check(
     if task is not None:
         known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
-        console.outcomes(chosen, examined, verbose=verbose)
+        console.outcomes(chosen, examined, points, verbose=verbose)
     if points.lost > 0:
         raise typer.Exit(1)
 

@@ -37,9 +37,14 @@ class Points:
     def __add__(self, other: Points) -> Points:
         return Points(self.earned + other.earned, self.open + other.open, self.maximum + other.maximum)
 
+    @property
+    def of_maximum(self) -> str:
+        """What follows the earned points, such as "of 12 points, 2 open"."""
+        return f"of {self.maximum:g} points" + f", {self.open:g} open" * bool(self.open)
+
     def __str__(self) -> str:
         """Points have this form wherever they are shown: in a check, a batch, a report, the feedback and the demo."""
-        return f"{self.earned:g} of {self.maximum:g} points" + f", {self.open:g} open" * bool(self.open)
+        return f"{self.earned:g} {self.of_maximum}"
 
     def to_json(self) -> dict[str, float]:
         """Plain JSON values."""

@@ -15,13 +15,13 @@ from course_lib.grading.batch.grade import noted
 from course_lib.grading.batch.intake import Rejected
 from course_lib.grading.integrity import copies
 from course_lib.grading.integrity.matches import Match
-from course_lib.grading.judge.review import Points, Review, Reviewed
+from course_lib.grading.judge.review import UNGRADED, Points, Review, Reviewed
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.nbgrader import gradebook
 from course_lib.labs import Lab
 from course_lib.labs.framework.criteria import Tier
 
-TIERS = (*(tier.value for tier in Tier), "ungraded")
+TIERS = (*(tier.value for tier in Tier), UNGRADED)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Submission(Reviewed):
     @property
     def ungraded(self) -> bool:
         """Whether the grader failed before it could judge a task, and no person has given points."""
-        return not self.judged and all(task.tier == "ungraded" for task in self.tasks)
+        return not self.judged and all(task.tier == UNGRADED for task in self.tasks)
 
     @property
     def judged(self) -> float:
@@ -193,7 +193,7 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None) -> Submission:
     return Submission(
         row.student.id,
         tuple(
-            TaskResult(task.id, task.title, tiers.get(task.id, "ungraded"), points.get(task.id, 0.0), task.points)
+            TaskResult(task.id, task.title, tiers.get(task.id, UNGRADED), points.get(task.id, 0.0), task.points)
             for task in lab.tasks
         ),
         review=Review.of(lab, verdict, cells),

@@ -100,9 +100,10 @@ class Blocks:
         """The result in a line."""
         operators = sum(len(block.operators) for block in self.blocks)
         outside = f"; in PyTorch: {', '.join(self.in_pytorch)}" if self.in_pytorch else ""
-        error = "" if self.relative_error is None else f"; relative error to eager {self.relative_error:.1e}"
+        error = "" if self.relative_error is None else f"; relative error of the lowered graph {self.relative_error:.1e}"
         engines = f"{self.engines} engine{'' if self.engines == 1 else 's'}"
-        return f"Torch-TensorRT {self.release}: {operators} operators in {len(self.blocks)} blocks, {engines}{outside}{error}"
+        blocks = f"{len(self.blocks)} block{'' if len(self.blocks) == 1 else 's'}"
+        return f"Torch-TensorRT {self.release}: {operators} operators in {blocks}, {engines}{outside}{error}"
 
     def rows(self) -> list[dict[str, str]]:
         """One dict of short texts a block: block, runs in, operators, kernels, plan."""

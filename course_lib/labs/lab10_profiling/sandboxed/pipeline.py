@@ -113,7 +113,7 @@ class Service:
 
 def serve() -> None:
     """Answer a `Worker`'s messages. Output of the learner's code goes to the log."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for one: the engine has no GPU, whoever grades
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for one: the engine has no GPU on any machine
     from course_lib.engines import Plan
     from course_lib.engines.worker import child
 

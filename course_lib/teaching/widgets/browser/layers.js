@@ -101,7 +101,7 @@ const WIDGET = {
           d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
       });
       const pick = () => change({ kernel: chosen ? -1 : at });
-      const box = shape("g", { role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
+      const box = shape("g", { class: state.search && at === shown.indexOf(true) ? "course-found" : undefined, role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
       shape("title", {}, `${kernel.whole_name} (${kernel.kind})`),
       shape("rect", { x: kernelLeft, y: edge, width: width - kernelLeft - 1, height: tall, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
@@ -127,8 +127,6 @@ const WIDGET = {
     const kinds = rows.every((_, row) => home.has(row)) ? KINDS : [...KINDS, ["node without a kernel", "dotted"]];
     const legend = kinds.map(([name, color]) => element("span", {}, element("i", { style: color === "dotted" ? "border:1px dotted" : color === "none" ? "border:1px dashed" : `border:1px solid ${color};background:color-mix(in srgb, ${color} 25%, transparent)` }), name));
     stage.append(element("div", { class: "course-legend", "aria-hidden": true }, ...legend), element("div", { class: "course-scroll" }, svg));
-    const first = shown.indexOf(true);
-    if (state.kernel < 0 && first > 0) svg.parentNode.scrollTop = places[first] - 3 * tall; // what a search finds is in view
   },
 };
 

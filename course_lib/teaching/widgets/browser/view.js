@@ -73,7 +73,7 @@ function measurer(stage, weight = "normal") {
 
 /** The text, shortened until it fits. */
 function fitted(text, room, measure) {
-  let letters = text.length;
+  let letters = Math.min(text.length, Math.ceil((1.5 * text.length * room) / Math.max(measure(text), 1)));
   while (letters > 4 && measure(shortened(text, letters)) > room) letters--;
   return shortened(text, letters);
 }
@@ -170,7 +170,7 @@ function mount(widget, el, data, state, save) {
   const stage = element("div", { class: "course-stage" });
   const title = element("strong"), text = element("span");
   const status = element("div", { role: "status", "aria-live": "polite", class: "course-status" }, title, " ", text);
-  let saving, width = 0;
+  let saving, width = 0, searched = state.search;
   const change = (part) => {
     Object.assign(state, part);
     refresh();
@@ -189,8 +189,12 @@ function mount(widget, el, data, state, save) {
     text.textContent = said.text;
     if (!width) return;
     const focused = stage.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+    const above = stage.querySelector(".course-scroll")?.scrollTop;
     if (!widget.keeps) stage.replaceChildren();
     widget.draw(stage, { data, state, width, change });
+    const scroll = stage.querySelector(".course-scroll"), found = stage.querySelector(".course-found");
+    if (scroll) scroll.scrollTop = found && state.search !== searched ? found.getBBox().y - scroll.clientHeight / 4 : above ?? 0;
+    searched = state.search;
     if (focused !== undefined) stage.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
   };
   el.append(element("div", { class: "course-controls" }, ...controls.map((one) => one.box)), status, stage);
