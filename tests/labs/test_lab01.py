@@ -10,6 +10,7 @@ from torch import nn
 
 from course_lib import labs
 from course_lib.cli import console
+from course_lib.cli.checked_folder import points_of
 from course_lib.labs import Examination, Examiner
 from course_lib.models import classifier, export_onnx
 from course_lib.recipe import Profile, Recipe
@@ -116,11 +117,13 @@ def test_fixed_batch_is_no_engine_for_the_service(submission):
 
 
 def test_a_reason_that_several_tasks_share_is_printed_once(submission, capsys):
-    console.outcomes(LAB, submission(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1)))
+    fixed_batch = submission(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
+    console.outcomes(LAB, fixed_batch, points_of(LAB, fixed_batch))
     shown = capsys.readouterr().out
     assert shown.count("always 1") == shown.count("Hint:") == 1
     assert all(task.title in shown for task in LAB.tasks)
-    console.outcomes(LAB, submission(text=recipe(low=8).dumps(), only="profile"))
+    one_profile = submission(text=recipe(low=8).dumps(), only="profile")
+    console.outcomes(LAB, one_profile, points_of(LAB, one_profile))
     assert capsys.readouterr().out.count("Batch 1 is rejected") == 1
 
 
