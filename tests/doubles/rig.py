@@ -43,8 +43,8 @@ def unknown_operator() -> ModelProto:
 
 def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: dict[str, np.ndarray] | None = None) -> ModelProto:
     tensors = [helper.make_tensor(name, T.FLOAT, a.shape, a.tobytes(), raw=True) for name, a in (weights or {}).items()]
-    infos = [[helper.make_tensor_value_info(*one) for one in some] for some in (inputs, outputs)]
-    graph = helper.make_graph(nodes, "graph", *infos, tensors)
+    infos, results = ([helper.make_tensor_value_info(*one) for one in some] for some in (inputs, outputs))
+    graph = helper.make_graph(nodes, "graph", infos, results, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 

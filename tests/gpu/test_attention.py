@@ -75,6 +75,7 @@ def test_one_token_and_a_cache(library: AttentionLibrary) -> None:
         keys, values = (torch.randn(batch, heads, capacity, HEAD_SIZE, device="cuda", dtype=torch.float16) for _ in range(2))
         keys[:, :, length:], values[:, :, length:] = float("nan"), float("nan")  # what is not filled must not be read
         out, guard = guarded(*out_shape)
-        pointers = (one.data_ptr() for one in (q, keys, values, out))
-        library.decode(*pointers, batch, heads, capacity, length, stream=torch.cuda.current_stream().cuda_stream)
+        q_at, keys_at, values_at, out_at = (tensor.data_ptr() for tensor in (q, keys, values, out))
+        stream = torch.cuda.current_stream().cuda_stream
+        library.decode(q_at, keys_at, values_at, out_at, batch, heads, capacity, length, stream=stream)
         check(out, guard, attend(q.float(), keys[:, :, :length].float(), values[:, :, :length].float()))
