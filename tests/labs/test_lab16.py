@@ -81,6 +81,7 @@ MISTAKES = {
     "kernels of another build": Mistake(
         reported(kernels={"fp32": 99, "fp16": 10, "int8": 12}), "findings", "none", "kernels of FP32 is 99"
     ),
+    "SQNR of another file": Mistake(reported(sqnr_db={"fp16": 20, "int8": 20}), "findings", "none", "SQNR of FP16 in dB is 20"),
     "a node that is not slow": Mistake(reported(slowest="/stem"), "findings", "partial", "slowest layer is /stem"),
 }
 

@@ -24,9 +24,9 @@ class YourNetwork(Lab):
         FINDINGS: 64 << 10,
     }
     tasks = (
-        Task("export", "An engine that answers as your network", 3, checks.export),
-        Task("precision", "FP16 and INT8", 4, checks.precision),
-        Task("findings", "What you found", 3, checks.findings),
+        Task("export", "An engine that answers as your network", 2, checks.export),
+        Task("precision", "FP16 and INT8", 2, checks.precision),
+        Task("findings", "What you found", 6, checks.findings),
     )
     run_hint = "Run network.py and your engines in the notebook with the same shapes: the error appears there too."
     build_hints: ClassVar = {
