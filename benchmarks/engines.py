@@ -161,13 +161,13 @@ def timing_cache(folder: Path | None) -> Iterator[None]:
 
 def show(file: Path, figures: Path | None) -> None:
     from course_lib.style import png
-    from course_lib.teaching.engine_figures import FIGURES
+    from course_lib.teaching.engine_figures import draw_batches, draw_fusion, draw_settings
 
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     print("\n".join(map(line, rows)))
     if figures:
         figures.mkdir(parents=True, exist_ok=True)
-        for name, draw in FIGURES.items():
+        for name, draw in {"batches": draw_batches, "settings": draw_settings, "fusion": draw_fusion}.items():
             try:
                 (figures / f"{name}.png").write_bytes(png(draw(rows)))
             except CourseError as error:

@@ -81,8 +81,9 @@ def prepare_command(options: argparse.Namespace) -> None:
 
 def show_command(options: argparse.Namespace) -> None:
     """The record as Markdown tables, and its figure."""
+    from benchmarks.headline.table import headline_table
     from course_lib.style import png
-    from course_lib.teaching.benchmarking.headline import draw_headline, headline_table
+    from course_lib.teaching.benchmarking.headline import draw_headline
 
     record = json.loads(options.file.read_text())
     print(headline_table(record["rows"]))

@@ -5,7 +5,7 @@ Rows are plain JSON values as the script writes them; those with ``failed`` are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from course_lib import style
@@ -87,13 +87,6 @@ def draw_fusion(rows: Sequence[Row]) -> Figure:
     speeds = [row["speedup"]["median"] for row in found]
     axes.set_title(f"The same function in fewer kernels is {min(speeds):.2f} to {max(speeds):.2f} times as fast")
     return figure
-
-
-FIGURES: Mapping[str, Callable[[Sequence[Row]], Figure]] = {
-    "batches": draw_batches,
-    "settings": draw_settings,
-    "fusion": draw_fusion,
-}
 
 
 def _those(rows: Sequence[Row], table: str, **key: Any) -> list[Row]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.headline.table import engine_type, explanation, headline_table
 from course_lib import style
 from course_lib.errors import CourseError
-from course_lib.teaching.benchmarking.headline import draw_headline, engine_type, explanation, headline_table, losses
+from course_lib.teaching.benchmarking.headline import draw_headline, losses
 
 
 def row(
@@ -114,5 +115,3 @@ def test_an_engine_is_called_int8_only_where_its_layers_prove_it(kernels: dict[s
 def test_nothing_to_draw_is_one_line() -> None:
     with pytest.raises(CourseError, match="the rows have no candidate with figures"):
         draw_headline([ROWS[0]])
-    with pytest.raises(CourseError, match="the rows have eager fp16"):
-        draw_headline(ROWS[:2], ["TensorRT fp99"])
