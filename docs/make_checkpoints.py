@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,11 +27,12 @@ from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.models import weights
 from course_lib.models.digit_dataset import Digits, digits, fresh_digits, perturb
 from course_lib.models.digit_video import SIDE, Frame, video
-from course_lib.models.gpt import GPT, LONGEST, decoder
+from course_lib.models.gpt import LONGEST, decoder
 from course_lib.models.grid_detector import STRIDE, Detector, detector
 from course_lib.models.residual_cnn import classifier
-from course_lib.models.text_corpus import bits_per_byte, course_text
+from course_lib.models.text_corpus import course_text
 from course_lib.models.transformer import encoder
+from course_lib.teaching.low_bits.loss import window_bits
 
 Name = Literal["small", "wide", "encoder"]
 
@@ -243,17 +244,7 @@ def train_gpt(*, seed: int = 0, progress: bool = True, steps: int = GPT_STEPS) -
             optimizer.step()
             rate.step()
     weights.save(model.eval(), "gpt")
-    return bits_per_byte(logits_by(decoder()), course_text("test"), window=LONGEST)
-
-
-def logits_by(model: GPT) -> Callable[[np.ndarray], np.ndarray]:
-    """`model` as a function from int64 arrays ``(n, s)`` to logits ``(n, s, 256)``, as `bits_per_byte` calls it."""
-
-    def logits(tokens: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            return model(torch.from_numpy(tokens)).float().numpy()
-
-    return logits
+    return float(window_bits(decoder(), course_text("test"), window=LONGEST).mean())
 
 
 def _passage_batches(seed: int, steps: int) -> Iterator[Tensor]:

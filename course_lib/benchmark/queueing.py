@@ -64,16 +64,13 @@ def response_ms(service_ms: np.ndarray, between_ms: np.ndarray) -> np.ndarray:
     return waits + service_ms
 
 
-def over_load(
-    service_ms: np.ndarray, loads: Sequence[float], *, requests: int = 20_000, seed: int = 0
-) -> dict[float, np.ndarray]:
+def over_load(service_ms: np.ndarray, loads: Sequence[float], *, requests: int = 20_000) -> dict[float, np.ndarray]:
     """Response times in milliseconds for each load, with requests that arrive at random (a Poisson process).
 
     Args:
         service_ms: measured times of the engine, ``(n,)``; each request draws one of them.
         loads: shares of the time in which the engine works, each above 0 and below 1.
         requests: number of simulated requests for each load.
-        seed: seed of the arrivals and the draws.
 
     Returns:
         ``(requests,)`` for each load.
@@ -83,7 +80,7 @@ def over_load(
     """
     if not all(0 < load < 1 for load in loads):
         raise ValueError(f"a load must be between 0 and 1, got {list(loads)}: at 1 or more the queue grows without bound")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     served = rng.choice(service_ms, requests)
     gaps = rng.exponential(served.mean(), requests)
     return {load: response_ms(served, gaps / load) for load in loads}

@@ -77,24 +77,22 @@ def speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float =
     return _interval(float(np.median(ratios)), np.median(ratios[resampled(len(ratios), seed)], axis=1), level)
 
 
-def total_speedup(
-    baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, level: float = 0.95, seed: int | None = None
-) -> Interval:
+def total_speedup(baseline_ms: np.ndarray, candidate_ms: np.ndarray, *, seed: int | None = None) -> Interval:
     """As `speedup`, for the ratio of the total times. A minority of slow calls does not move the median, but it moves this ratio."""
     _check_pairs(baseline_ms, candidate_ms)
     picked = resampled(len(baseline_ms), seed)
     ratios = baseline_ms[picked].sum(axis=1) / candidate_ms[picked].sum(axis=1)
-    return _interval(float(baseline_ms.sum() / candidate_ms.sum()), ratios, level)
+    return _interval(float(baseline_ms.sum() / candidate_ms.sum()), ratios)
 
 
-def median_interval(latencies_ms: np.ndarray, *, level: float = 0.95, seed: int | None = None) -> Interval:
+def median_interval(latencies_ms: np.ndarray, *, seed: int | None = None) -> Interval:
     """Bootstrap interval of the median of one series, in its unit. The resampled blocks are as in `speedup`.
 
     A long series is first divided into neighbors, whose medians are resampled.
 
     Args:
         latencies_ms: in the order in which they were measured, shape ``(n,)``, n >= 10.
-        level, seed: as in `speedup`.
+        seed: as in `speedup`.
 
     Raises:
         ValueError: the series is shorter.
@@ -103,7 +101,7 @@ def median_interval(latencies_ms: np.ndarray, *, level: float = 0.95, seed: int 
         raise ValueError(f"need a series of length >= 10, got shape {latencies_ms.shape}")
     medians = np.array([np.median(part) for part in np.array_split(latencies_ms, min(len(latencies_ms), _MOST_PARTS))])
     picked = resampled(len(medians), seed)
-    return _interval(float(np.median(latencies_ms)), np.median(medians[picked], axis=1), level)
+    return _interval(float(np.median(latencies_ms)), np.median(medians[picked], axis=1))
 
 
 def _check_pairs(baseline_ms: np.ndarray, candidate_ms: np.ndarray) -> None:
@@ -121,7 +119,7 @@ def resampled(n: int, seed: int | None, resamples: int = _RESAMPLES) -> np.ndarr
     return picked.reshape(resamples, -1)[:, :n]
 
 
-def _interval(found: float, resampled: np.ndarray, level: float) -> Interval:
+def _interval(found: float, resampled: np.ndarray, level: float = 0.95) -> Interval:
     tail = 100 * (1 - level) / 2
     low, high = np.percentile(resampled, [tail, 100 - tail])
     return Interval(found, float(low), float(high))

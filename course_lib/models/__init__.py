@@ -11,7 +11,7 @@ from course_lib._util.lazy_names import lazy
 from course_lib.models.digit_dataset import Digits, digits, fresh_digits
 from course_lib.models.digit_video import Frame, video
 from course_lib.models.gpt_generation import CachedSession
-from course_lib.models.text_corpus import bits_per_byte, course_text
+from course_lib.models.text_corpus import course_text
 
 if TYPE_CHECKING:
     from course_lib.models.export import export_onnx

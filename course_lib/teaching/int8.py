@@ -74,12 +74,11 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
     return drawn
 
 
-def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (dB)") -> Figure:
-    """Draw one row per method and one column per data set, with the quality as color and number. Higher is better.
+def quality_map(results: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Draw one row per method and one column per data set, with the SQNR as color and number. Higher is better.
 
     Args:
-        results: quality by data set and then by method; all rows have the same methods.
-        unit: unit of the numbers.
+        results: SQNR in dB by data set and then by method; all rows have the same methods.
     """
     methods = list(next(iter(results.values())))
     values = np.array([[row[method] for row in results.values()] for method in methods])
@@ -94,7 +93,7 @@ def quality_map(results: Mapping[str, Mapping[str, float]], unit: str = "SQNR (d
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    drawn.colorbar(shown, label=unit)
+    drawn.colorbar(shown, label="SQNR (dB)")
     worst = values.min(1)
     best = int(worst.argmax())
     axes.set_title(f"In its worst case {methods[best]} is the best of these: {worst[best]:.1f}", loc="left")

@@ -66,21 +66,17 @@ def latency_over_size(
     shapes: ShapeRange,
     *,
     rejected: Sequence[int] = (),
-    axis: int = 0,
-    name: str = "batch",
     item: str = "item",
 ) -> Figure:
-    """Time of one call, and of one item in it, over the size of one dimension, with the profile's range.
+    """Time of one call, and of one item in it, over the batch size, with the profile's range.
 
     Args:
         latency_ms: milliseconds of a call by size, for the sizes that the engine answered.
         shapes: the profile's range for the input.
         rejected: sizes that the engine rejected.
-        axis: index of the dimension.
-        name: name of the dimension.
-        item: name of one item in it.
+        item: name of one item in a batch.
     """
-    low, best, high = (bound[axis] for bound in (shapes.min, shapes.opt, shapes.max))
+    low, best, high = (bound[0] for bound in (shapes.min, shapes.opt, shapes.max))
     sizes = sorted(latency_ms)
     calls = np.array([latency_ms[size] for size in sizes])
     each = calls / sizes
@@ -93,10 +89,10 @@ def latency_over_size(
         if rejected:
             axes.plot(rejected, [0] * len(rejected), "x", color=style.color(1), label="rejected", clip_on=False, zorder=3)
         axes.set(ylabel=label, ylim=(0, 1.12 * values.max()), xlim=(0, None))
-    axes.set_xlabel(f"{name} size")
+    axes.set_xlabel("batch size")
     style.name_colors(figure.axes[0])
     cheapest = sizes[int(np.argmin(each))]
-    figure.suptitle(f"Profile from {low} to {high}; the time per {item} is shortest at {name} {cheapest}")
+    figure.suptitle(f"Profile from {low} to {high}; the time per {item} is shortest at batch {cheapest}")
     return figure
 
 

@@ -11,9 +11,10 @@ import onnx
 import pytest
 import torch
 
-from course_lib.models import CachedSession, bits_per_byte, course_text, decoder, export_cached, export_onnx
+from course_lib.models import CachedSession, course_text, decoder, export_cached, export_onnx
 from course_lib.models.gpt import GPT
-from docs.make_checkpoints import logits_by, train_gpt
+from course_lib.teaching.low_bits.loss import window_bits
+from docs.make_checkpoints import train_gpt
 from tests.sessions import session
 
 HELD_OUT = course_text("test")
@@ -60,7 +61,7 @@ def greedily(opened: CachedSession, prompt: bytes, count: int) -> bytes:
 
 
 def test_shipped_weights_know_the_course() -> None:
-    assert bits_per_byte(logits_by(trained()), HELD_OUT[:16_384], window=512) < 2.05  # 2.00 seen
+    assert window_bits(trained(), HELD_OUT[:16_384], window=512).mean() < 2.05  # 2.00 seen
     assert b"TensorRT" in greedily(CachedSession(cached()), b"The engine was built by Tens", 60)
 
 
@@ -102,21 +103,6 @@ def test_training_writes_what_it_reports(
     assert 5 < reported < 8, "two steps learn which bytes are frequent"
     assert train_gpt(progress=False, steps=2) == reported and (tmp_path / "gpt.pt").read_bytes() == first
     assert capfd.readouterr() == ("", "")
-
-
-# ---------------------------------------------------------------- the text
-
-
-def test_bits_per_byte() -> None:
-    text = bytes(range(256)) * 3
-
-    def sure(tokens: np.ndarray) -> np.ndarray:
-        return 100.0 * np.eye(256)[(tokens + 1) % 256]
-
-    assert bits_per_byte(lambda tokens: np.zeros((*tokens.shape, 256), np.float32), text, window=100) == pytest.approx(8)
-    assert bits_per_byte(sure, text, window=64, batch=5) == pytest.approx(0, abs=1e-9)
-    with pytest.raises(ValueError, match="one window of 1000 bytes, got 768"):
-        bits_per_byte(sure, text, window=1000)
 
 
 # ---------------------------------------------------------------- ONNX

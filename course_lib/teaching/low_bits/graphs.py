@@ -90,15 +90,14 @@ def with_low_bits(
     return model
 
 
-def one_product(weight: np.ndarray, *, rows: int = 64) -> onnx.ModelProto:
-    """An FP16 graph of one product, ``x`` ``(rows, in)`` to ``y`` ``(rows, out)``, with the constant ``weight``.
+def one_product(weight: np.ndarray) -> onnx.ModelProto:
+    """An FP16 graph of one product, ``x`` ``(64, in)`` to ``y`` ``(64, out)``, with the constant ``weight``.
 
     Args:
         weight: ``(out, in)``, as PyTorch has it. The graph stores it transposed.
-        rows: rows of the other input.
     """
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [rows, weight.shape[1]])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [rows, weight.shape[0]])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [64, weight.shape[1]])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [64, weight.shape[0]])
     constant = numpy_helper.from_array(np.ascontiguousarray(weight.T, np.float16), "weight")
     node = helper.make_node("MatMul", ["x", "weight"], ["y"], name="product")
     graph = helper.make_graph([node], "one_product", [x], [y], [constant])

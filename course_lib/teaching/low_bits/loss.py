@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def window_bits(logits_of: Callable[[Tensor], Tensor], text: bytes, *, window: int = 256, batch: int = 8) -> np.ndarray:
-    """Bits per byte in each window of `text`, float64 ``(windows,)``; the mean is `bits_per_byte` of `course_lib.models`.
+    """Bits per byte in each window of `text`, float64 ``(windows,)``.
+
+    Each byte is predicted from those before it in its window, which costs ``-log2`` of its probability.
 
     Args:
         logits_of: from tokens, int64 ``(n, window - 1)``, to logits ``(n, window - 1, 256)``.

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
-def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int = 64) -> Figure:
-    """Draw a dial for each pair of a head, with the direction of the pair (1, 0) at each position.
+def rotation_figure(pairs: Sequence[int]) -> Figure:
+    """Draw a dial for each pair of a head, with the direction of the pair (1, 0) at the first positions.
 
     Args:
-        pairs: their numbers, below ``head_size / 2``.
-        positions: positions of tokens, from 0 on.
+        pairs: their numbers in a head of 64 values, below 32.
     """
-    cos, sin = rope_tables(positions, head_size)
+    positions = 12
+    cos, sin = rope_tables(positions, 64)
     figure, panels = style.subplots(2.0, 1, len(pairs), squeeze=False, subplot_kw={"aspect": "equal"})
     for axes, pair in zip(panels[0], pairs, strict=True):
         axes.plot(*(f(np.linspace(0, 2 * np.pi, 100)) for f in (np.cos, np.sin)), color="#cccccc", lw=0.8)
         for position in range(positions):
-            tip, alpha = (cos[position, pair], sin[position, pair]), 0.25 + 0.75 * position / max(positions - 1, 1)
+            tip, alpha = (cos[position, pair], sin[position, pair]), 0.25 + 0.75 * position / (positions - 1)
             axes.plot([0, tip[0]], [0, tip[1]], color=style.color(0), alpha=alpha, lw=1.4)
         last = positions - 1
         axes.text(1.14 * cos[last, pair], 1.14 * sin[last, pair], str(last), ha="center", va="center", fontsize=8)
@@ -40,12 +40,13 @@ def rotation_figure(pairs: Sequence[int], *, positions: int = 12, head_size: int
     return figure
 
 
-def relative_figure(query: np.ndarray, key: np.ndarray, *, positions: int = 48) -> Figure:
+def relative_figure(query: np.ndarray, key: np.ndarray) -> Figure:
     """The product of one query and one key for all pairs of positions, without and with RoPE.
 
     Args:
         query, key: shape ``(head_size,)``.
     """
+    positions = 48
     tables = rope_tables(positions, len(query))
     repeated = [np.broadcast_to(vector, (1, positions, 1, len(query))) for vector in (query, key)]
     turned = [rope(array, *tables) for array in repeated]
