@@ -3,14 +3,15 @@
 import re
 import runpy
 from functools import cache
-from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
 
+from course_lib._util import toml_text
 from course_lib.exercises import Exercise, checking, lecture_numbers, of_lecture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,20 +38,22 @@ def solutions(number: int) -> dict[str, Any]:
 
 
 def mistakes(exercise: Exercise) -> dict[str, Any]:
-    """Wrong answers by name: functions, or texts of the solution in turn with what replaces them."""
-    planted: dict[str, dict[str, Any]] = import_module(f"tests.exercises.mistakes.lecture{exercise.lecture:02}").MISTAKES
-    return {
-        name: _changed(exercise, wrong) if isinstance(wrong, tuple) else wrong for name, wrong in planted[exercise.id].items()
-    }
+    """Wrong answers by name: functions, from passages of the solution with what replaces them or from another body."""
+    file = Path(__file__).parent / "mistakes" / f"lecture{exercise.lecture:02}.toml"
+    planted = toml_text.loads(file.read_text(encoding="utf-8"))[exercise.id]
+    return {name: _changed(exercise, wrong) for name, wrong in planted.items()}
 
 
-def _changed(exercise: Exercise, texts: tuple[str, ...]) -> Any:
+def _changed(exercise: Exercise, wrong: str | list[list[str]]) -> Any:
     source = (ROOT / "solutions" / f"lecture{exercise.lecture:02}.py").read_text(encoding="utf-8")
     start, function, rest = source.partition(f"\ndef {exercise.name}(")
     function, end, rest = rest.partition("\n\n\n")
-    for old, new in zip(texts[::2], texts[1::2], strict=True):
-        assert function.count(old) == 1, (exercise.id, old)
-        function = function.replace(old, new)
+    if isinstance(wrong, str):
+        function = f"{exercise.call.partition('(')[2]}:\n{indent(wrong, '    ')}"
+    else:
+        for old, new in wrong:
+            assert function.count(old) == 1, (exercise.id, old)
+            function = function.replace(old, new)
     names: dict[str, Any] = {}
     exec(f"{start}\ndef {exercise.name}({function}{end}{rest}", names)
     return names[exercise.name]
