@@ -17,7 +17,6 @@ from course_lib.precision.formats import Format, format_named
 
 if TYPE_CHECKING:
     import onnx
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class ValueRanges:
         """Nodes that make a number beyond the format."""
         return tuple(row.node for row in self.rows if row.beyond)
 
-    def plot(self, nodes: Collection[str] | None = None) -> Figure:
+    def plot(self, nodes: Collection[str] | None = None) -> style.Figure:
         """One line per tensor, from its smallest to its largest magnitude with a dot at the median; the format's range is shaded.
 
         Args:

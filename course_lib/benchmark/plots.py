@@ -9,12 +9,10 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.comparison import Comparison
 
 
-def latencies(comparison: Comparison, about: str | None = None) -> Figure:
+def latencies(comparison: Comparison, about: str | None = None) -> style.Figure:
     """One row per subject: every latency as a faint dot, the median as a bar, and the speedup over the baseline.
 
     The title states the result of the subject `about`, by default of the fastest.

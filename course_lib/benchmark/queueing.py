@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def over_load(service_ms: np.ndarray, loads: Sequence[float], *, requests: int =
     return {load: response_ms(served, gaps / load) for load in loads}
 
 
-def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> Figure:
+def draw_over_load(responses: Mapping[float, np.ndarray], alone_ms: float) -> style.Figure:
     """Median and 99th percentile of the response time over the load.
 
     Args:

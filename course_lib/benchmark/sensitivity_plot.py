@@ -10,14 +10,12 @@ from course_lib import style
 from course_lib.benchmark.accuracy import decibels
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.node_sensitivity import NodeError, Sensitivity
 
 _LONGEST = 26  # characters of a node's name; the end tells nodes apart
 
 
-def sensitivity_figure(found: Sensitivity, n: int = 20) -> Figure:
+def sensitivity_figure(found: Sensitivity, n: int = 20) -> style.Figure:
     """The worst `n` nodes as horizontal bars, relative error on a logarithmic axis, each labeled in percent and dB.
 
     A node that makes outputs overflow has a bar over the full width, in another color. The title names the worst one.

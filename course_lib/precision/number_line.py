@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
 from course_lib.precision.formats import FORMATS, Format
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _POINTS = 1 << 14  # tried along a line: more numbers than a screen has pixels
 
 
-def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure:
+def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> style.Figure:
     """Draw the range from the smallest to the largest positive number of each format, on one logarithmic axis."""
     figure, axes = style.subplots(0.9 + 0.32 * len(formats))
     for row, shown in enumerate(formats):
@@ -34,7 +30,7 @@ def format_ranges(formats: Sequence[Format] = tuple(FORMATS.values())) -> Figure
     return figure
 
 
-def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
+def number_lines(formats: Sequence[Format], low: float, high: float) -> style.Figure:
     """Draw every number of each format between two positive ones as a tick. Ticks that are denser than pixels form a bar.
 
     Args:
@@ -64,7 +60,7 @@ def number_lines(formats: Sequence[Format], low: float, high: float) -> Figure:
     return figure
 
 
-def running_sums(step: float, count: int, formats: Sequence[Format]) -> Figure:
+def running_sums(step: float, count: int, formats: Sequence[Format]) -> style.Figure:
     """Draw the repeated addition of a small number, with every partial sum rounded to the format.
 
     Args:

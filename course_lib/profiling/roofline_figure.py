@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib import style
 from course_lib.profiling.readers.ncu import KernelMetrics
 from course_lib.profiling.timelines.timeline import label
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth: float) -> Figure:
+def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth: float) -> style.Figure:
     """Speed over arithmetic intensity, both axes logarithmic, one numbered dot per kernel, and the roof above them.
 
     A kernel under the slope cannot be faster than memory delivers, one under the flat part not faster than the units compute. The

@@ -16,12 +16,10 @@ from course_lib.precision.calibration.calibrators import LEVELS, UNSEEN, diverge
 from course_lib.precision.quantization.qdq import scale_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.precision.calibration.histogram import Histogram
 
 
-def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
+def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> style.Figure:
     """Draw P, the observed distribution, and Q, its version with 128 levels, for some candidate thresholds of the entropy calibrator.
 
     Args:
@@ -53,7 +51,7 @@ def candidate_figure(histogram: Histogram, kept: Sequence[int]) -> Figure:
     return drawn
 
 
-def channel_figure(weight: np.ndarray, name: str) -> Figure:
+def channel_figure(weight: np.ndarray, name: str) -> style.Figure:
     """Draw the largest magnitude in each output channel of a weight, and the largest one of the whole weight.
 
     Args:
@@ -74,7 +72,7 @@ def channel_figure(weight: np.ndarray, name: str) -> Figure:
     return drawn
 
 
-def quality_map(results: Mapping[str, Mapping[str, float]]) -> Figure:
+def quality_map(results: Mapping[str, Mapping[str, float]]) -> style.Figure:
     """Draw one row per method and one column per data set, with the SQNR as color and number. Higher is better.
 
     Args:
@@ -100,7 +98,7 @@ def quality_map(results: Mapping[str, Mapping[str, float]]) -> Figure:
     return drawn
 
 
-def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: str) -> Figure:
+def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: str) -> style.Figure:
     """A quantity over the number of calibration samples: the median of several random choices, and a band from the lowest to the highest.
 
     Args:
@@ -126,7 +124,7 @@ def sample_figure(results: Mapping[str, Mapping[int, Sequence[float]]], unit: st
     return drawn
 
 
-def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def agreement_figure(rows: Sequence[Mapping[str, Any]]) -> style.Figure:
     """Draw the ratio of the course's calibrated ranges to TensorRT's ranges: median and extremes over all tensors.
 
     Args:

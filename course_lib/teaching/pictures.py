@@ -9,8 +9,6 @@ from course_lib import style
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from course_lib.engines import Plan
     from course_lib.recipe import ShapeRange
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 _LETTERS = 14.5  # in an inch of a figure of bars, of the longest name and of the label of an axis that are side by side
 
 
-def draw_range(shapes: ShapeRange, answered: Mapping[int, bool]) -> Figure:
+def draw_range(shapes: ShapeRange, answered: Mapping[int, bool]) -> style.Figure:
     """The range of a profile and what an engine did: one dot per tested size, filled if the engine answered.
 
     Args:
@@ -51,7 +49,7 @@ def draw_range(shapes: ShapeRange, answered: Mapping[int, bool]) -> Figure:
     return figure
 
 
-def variants(plans: Mapping[str, Plan]) -> Figure:
+def variants(plans: Mapping[str, Plan]) -> style.Figure:
     """Draw the time in the compiler and the size of the serialized plan, one bar per variant; the smallest plan stands out."""
     figure = style.figure(0.9 + 0.36 * len(plans))
     seconds = {name: plan.build_seconds for name, plan in plans.items()}
@@ -65,7 +63,7 @@ def variants(plans: Mapping[str, Plan]) -> Figure:
     return figure
 
 
-def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}", highlight: str = "") -> Figure:
+def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:.1f}", highlight: str = "") -> style.Figure:
     """Horizontal bars in one color, with their values.
 
     Args:
@@ -81,7 +79,7 @@ def bars(values: Mapping[str, float], label: str, title: str, *, form: str = "{:
     return figure
 
 
-def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
+def _bars(axes: style.Axes, values: Mapping[str, float], label: str, form: str, highlight: str) -> None:
     axes.barh(range(len(values)), list(values.values()), 0.7, color=[style.color(name == highlight) for name in values])
     for row, value in enumerate(values.values()):  # a negative one at the right of zero: at the left are the names
         axes.annotate(form.format(value), (max(value, 0), row), (3, 0), textcoords="offset points", va="center")
@@ -94,7 +92,7 @@ def _bars(axes: Axes, values: Mapping[str, float], label: str, form: str, highli
     axes.set_xlabel(label, loc="left" if beside else "right")  # a long one goes on below the names
 
 
-def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: Collection[str] = ()) -> Figure:
+def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: Collection[str] = ()) -> style.Figure:
     """Values as dots on a logarithmic axis, from top to bottom. The length of bars would have no meaning there.
 
     Args:
@@ -114,7 +112,7 @@ def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: 
     return figure
 
 
-def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]], title: str) -> Figure:
+def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]], title: str) -> style.Figure:
     """Gray images in a row, dark where the values are high; each with its caption.
 
     Args:

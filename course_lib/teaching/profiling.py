@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.errors import ProfileError
@@ -11,15 +10,11 @@ from course_lib.profiling.layer_tables.boxes import short
 from course_lib.profiling.readers.ncu import LATENCY_SHARE, KernelMetrics
 from course_lib.profiling.timelines.timeline import Timeline, label
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 _BARS = ("occupancy", "dram_share", "sm_share")
 _NAMES = ("occupancy: active warps", "device memory", "multiprocessors")
 
 
-def draw_occupancy(kernels: Sequence[KernelMetrics]) -> Figure:
+def draw_occupancy(kernels: Sequence[KernelMetrics]) -> style.Figure:
     """Draw three bars per kernel: occupancy, and the shares of the peaks of device memory and of the multiprocessors, in percent.
 
     Args:
@@ -84,7 +79,7 @@ def at_most(parts_ms: Mapping[str, float], name: str) -> float:
     return total / left if left > 0 else float("inf")
 
 
-def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> Figure:
+def draw_steps(versions: Mapping[str, Mapping[str, float]], step: str) -> style.Figure:
     """Draw one bar for each version of the program, made of its ranges.
 
     Args:

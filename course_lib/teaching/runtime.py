@@ -10,12 +10,10 @@ from course_lib import style
 from course_lib.benchmark.statistics import Interval
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.serving import Served
 
 
-def queues(served: Mapping[str, Served], title: str) -> Figure:
+def queues(served: Mapping[str, Served], title: str) -> style.Figure:
     """Two bars for each queue: the share of frames that it lost, and the latency of its slowest frame.
 
     Args:
@@ -38,7 +36,7 @@ def queues(served: Mapping[str, Served], title: str) -> Figure:
     return figure
 
 
-def ratios(values: Mapping[str, Interval], label: str, title: str) -> Figure:
+def ratios(values: Mapping[str, Interval], label: str, title: str) -> style.Figure:
     """Draw ratios with their 95 % intervals, one row each, and a line at 1.
 
     Args:

@@ -20,7 +20,6 @@ from course_lib.exercises import progress
 
 if TYPE_CHECKING:
     import onnx
-    from matplotlib.figure import Figure
 
     from course_lib.engines import Engine
 
@@ -30,7 +29,7 @@ _TEXTS = {"plan_mb": ("plan\n(MB)", ".1f"), "accuracy": ("right", ".1%")}
 Row = dict[str, Any]
 
 
-def after(lecture: int, result: Any = ...) -> Figure:
+def after(lecture: int, result: Any = ...) -> style.Figure:
     """Measure what the reader made in a lecture, keep the row, and draw the scoreboard up to this lecture.
 
     Args:
@@ -113,7 +112,7 @@ def accuracy(engine: Engine) -> float:
     return float((logits[: len(test)].argmax(1) == test.labels).mean())
 
 
-def draw(rows: Sequence[Row]) -> Figure:
+def draw(rows: Sequence[Row]) -> style.Figure:
     """The rows from top to bottom, the newest in another color; hollow where they come from the record."""
     figure, panels = style.subplots(
         1.2 + 0.3 * len(rows), 1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.5, 0.75]

@@ -10,9 +10,6 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from course_lib.recipe import ShapeRange
 
 
@@ -67,7 +64,7 @@ def latency_over_size(
     *,
     rejected: Sequence[int] = (),
     item: str = "item",
-) -> Figure:
+) -> style.Figure:
     """Time of one call, and of one item in it, over the batch size, with the profile's range.
 
     Args:
@@ -98,7 +95,7 @@ def latency_over_size(
 
 def latency_map(
     latency_ms: Mapping[Sizes, float], boxes: Mapping[str, tuple[Sizes, Sizes]] | None = None, *, names: tuple[str, str]
-) -> Figure:
+) -> style.Figure:
     """Draw the time of a call over two dimensions, one cell per measured shape, with profiles as frames around their cells.
 
     Args:
@@ -132,7 +129,9 @@ def latency_map(
     return figure
 
 
-def _frame(axes: Axes, rows: Sequence[int], columns: Sequence[int], low: Sizes, high: Sizes, color: str, label: str) -> None:
+def _frame(
+    axes: style.Axes, rows: Sequence[int], columns: Sequence[int], low: Sizes, high: Sizes, color: str, label: str
+) -> None:
     """Draw a frame around the cells with sizes in the box. The corners of a cell are half a step from its center."""
     from matplotlib.patches import Rectangle
 
@@ -148,7 +147,7 @@ def _spell(sizes: Sizes) -> str:
     return f"{sizes[0]} x {sizes[1]}"
 
 
-def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch", title: str = "") -> Figure:
+def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch", title: str = "") -> style.Figure:
     """Draw the number of requests of each size; with `ends`, colored by the profile that serves it.
 
     Args:
@@ -178,7 +177,7 @@ def traffic(sizes: np.ndarray, ends: Sequence[int] = (), *, name: str = "batch",
     return figure
 
 
-def cost_over_split(cost_ms: Mapping[int, float], one_ms: float, exact_ms: float) -> Figure:
+def cost_over_split(cost_ms: Mapping[int, float], one_ms: float, exact_ms: float) -> style.Figure:
     """Mean time of a request with two profiles, over the size at which the first one ends.
 
     Args:

@@ -13,7 +13,6 @@ from course_lib.engines.backends.torch_tensorrt.blocks import Blocks
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.figure import Figure
 
 
 _LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._export", "torch.export")
@@ -50,7 +49,7 @@ def export_rejection(module: torch.nn.Module, *inputs: torch.Tensor, dynamic_sha
 _HUES = (style.COLORS[1], style.COLORS[0])  # PyTorch, TensorRT
 
 
-def draw_partitions(partitions: Mapping[str, Blocks], title: str) -> Figure:
+def draw_partitions(partitions: Mapping[str, Blocks], title: str) -> style.Figure:
     """Draw one strip per graph, from the first operator to the last. A piece is as wide as its operators, or as their number needs.
 
     Args:

@@ -11,8 +11,6 @@ from course_lib.profiling.timelines.recorder import Recorder
 from course_lib.profiling.timelines.timeline import Timeline
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.records import Record
 
 
@@ -27,7 +25,7 @@ def break_even(build_s: float, slow_ms: float, fast_ms: float) -> float:
     return 1e3 * build_s / saved_ms if saved_ms > 0 else math.inf
 
 
-def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, title: str) -> Figure:
+def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, title: str) -> style.Figure:
     """Draw the total time in seconds over the number of requests.
 
     Args:
@@ -46,7 +44,7 @@ def draw_break_even(ways: Mapping[str, tuple[float, float]], requests: int, titl
     return figure
 
 
-def draw_speedups(record: Record, *, networks: Collection[str], batches: Collection[int]) -> Figure:
+def draw_speedups(record: Record, *, networks: Collection[str], batches: Collection[int]) -> style.Figure:
     """Two bars for each network and batch: the speed of an engine in FP32 and of one in FP16 over PyTorch eager FP32, with intervals."""
     found: dict[str, dict[str, Mapping[str, float]]] = {}
     for row in record.rows:

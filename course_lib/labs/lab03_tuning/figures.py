@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
+def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> style.Figure:
     """Draw each run of a device, a tactic and milliseconds, in order, with a color for each tactic."""
     figure, axes = style.subplots(3.2)
     for index, name in enumerate(dict(runs)):
@@ -23,7 +20,7 @@ def draw_runs(runs: Sequence[tuple[str, float]], takeaway: str) -> Figure:
     return figure
 
 
-def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> Figure:
+def draw_builds(record: Mapping[str, Mapping[str, Any]], takeaway: str) -> style.Figure:
     """Draw the time of each engine of `Instance.repeated_builds` as a dot, one line for each condition of its build."""
     figure, axes = style.subplots(0.9 + 0.3 * len(record))
     for place, row in enumerate(record.values()):

@@ -22,7 +22,6 @@ from course_lib.recipe import Profile, Recipe
 
 if TYPE_CHECKING:
     import onnx
-    from matplotlib.figure import Figure
 
 OPSET = 17  # the newest that every builder of the course reads, and names of nodes that are the same on every machine
 BATCHES, ROWS = (1, 32), (16, 48)  # the service: that many digits per request, that many pixel rows per digit
@@ -115,7 +114,7 @@ def prove(model: Path, recipe: Recipe, examiner: Examiner) -> Plan:
     return examiner.with_rtx.build(model, recipe.model_copy(update={"targets": (_ITS_TARGET,)}))
 
 
-def magnitudes_figure(largest: Mapping[str, float]) -> Figure:
+def magnitudes_figure(largest: Mapping[str, float]) -> style.Figure:
     """Draw the nodes with the largest of the `magnitudes` as bars, in graph order, and the limit of FP16."""
     drawn = sorted(largest, key=lambda node: -largest[node])[:_SHOWN]
     shown = [node for node in largest if node in drawn]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from course_lib import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def channels_and_step(largest: np.ndarray, step: float, takeaway: str) -> Figure:
+def channels_and_step(largest: np.ndarray, step: float, takeaway: str) -> style.Figure:
     """Draw the largest magnitude of each channel of a tensor, and the one step that all of them share in INT8."""
     figure, axes = style.subplots(3.0)
     axes.bar(np.arange(len(largest)), np.sort(largest), color=style.color(0), label="largest magnitude of a channel")

@@ -11,12 +11,10 @@ from course_lib import style
 from course_lib.labs.lab07_dynamic_shapes.given import LARGEST, Box, Traffic
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
-    from matplotlib.figure import Figure
 
 
-def traffic(day: Traffic) -> Figure:
+def traffic(day: Traffic) -> style.Figure:
     """Texts per second over time, and the shapes of all batches."""
     figure = style.figure(5.2)
     figure.suptitle("Traffic comes in bursts, and a burst makes batches both larger and longer")
@@ -28,7 +26,7 @@ def traffic(day: Traffic) -> Figure:
     return figure
 
 
-def latency(latency_ms: np.ndarray) -> Figure:
+def latency(latency_ms: np.ndarray) -> style.Figure:
     """Latency of every shape, ``(16, 128)`` in milliseconds, with lines of equal latency."""
     figure, axes = style.subplots(3.4)
     lengths, batches = np.arange(1, LARGEST[1] + 1), np.arange(1, LARGEST[0] + 1)
@@ -43,7 +41,7 @@ def latency(latency_ms: np.ndarray) -> Figure:
     return figure
 
 
-def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
+def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> style.Figure:
     """Traffic, as the number of batches of each shape, and the boxes that they are padded to, in the order of the profiles."""
     from matplotlib.patches import Rectangle
 
@@ -59,7 +57,7 @@ def routed(counts: np.ndarray, boxes: Sequence[Box], takeaway: str) -> Figure:
     return figure
 
 
-def _shapes(axes: Axes, counts: np.ndarray) -> QuadMesh:
+def _shapes(axes: style.Axes, counts: np.ndarray) -> QuadMesh:
     from matplotlib.colors import LogNorm
 
     shown = np.ma.masked_equal(counts, 0)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
 from course_lib.labs.lab08_plugin.given import SECTOR, WARP, Run, X, requests
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _ROWS = 40
 
 
-def sectors_figure(runs: Mapping[str, Run]) -> Figure:
+def sectors_figure(runs: Mapping[str, Run]) -> style.Figure:
     """The first request of the first warp for x: one row for each 32-byte sector that memory must fetch, colored at the needed bytes.
 
     Args:

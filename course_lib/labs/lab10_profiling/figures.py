@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +11,10 @@ from course_lib.labs.lab10_profiling.network import RECORDED, serving
 from course_lib.profiling import Timeline, draw_timeline
 from course_lib.profiling.timelines.timeline import time_text
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _AROUND = ("request", "prepare")  # ranges that hold others
 
 
-def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, count: int = 3) -> Figure:
+def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, count: int = 3) -> style.Figure:
     """Draw consecutive ranges of one name with the ranges inside, and below them the engine's work with its idle time in gray.
 
     Raises:
@@ -35,7 +31,7 @@ def draw_stretch(timeline: Timeline, *, of: str = "request", first: int = 2, cou
     return figure
 
 
-def time_by_range(timelines: Mapping[str, Timeline]) -> Figure:
+def time_by_range(timelines: Mapping[str, Timeline]) -> style.Figure:
     """Milliseconds per scan in each range while serving, of several recordings of `lab10_service.record`, by name."""
     spent = {name: _innermost_ms(timeline) for name, timeline in timelines.items()}
     ranges = sorted({r for found in spent.values() for r in found}, key=lambda r: max(s.get(r, 0.0) for s in spent.values()))

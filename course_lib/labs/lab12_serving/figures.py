@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from course_lib import style
 from course_lib.labs.framework.examination import Examiner
 from course_lib.labs.lab12_serving.checks import Load, Sources, measured
 from course_lib.labs.lab12_serving.sandboxed.stage import BURST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _WINDOW = re.compile(r"^WINDOW_S *= *[^\s#]+", re.MULTILINE)
 
@@ -36,7 +32,7 @@ def try_windows(yours: Sources, windows_ms: Sequence[float], *, measure_s: float
     return {window_ms: tried(window_ms) for window_ms in windows_ms}
 
 
-def windows(tried: dict[float, Load]) -> Figure:
+def windows(tried: dict[float, Load]) -> style.Figure:
     """Draw the throughput under load and the latency of single requests, by window."""
     drawn = style.figure(4.4)
     above, below = drawn.subplots(2, 1, sharex=True)

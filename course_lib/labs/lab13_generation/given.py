@@ -27,7 +27,6 @@ from course_lib.errors import BuildError, CourseError, EngineError
 
 if TYPE_CHECKING:
     import onnx
-    from matplotlib.figure import Figure
     from torch import nn
 
 LENGTH = 256  # slots of the cache
@@ -274,7 +273,7 @@ def error(right: np.ndarray, found: np.ndarray) -> float:
     return float(errors(right, found).max())
 
 
-def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequence[float]], takeaway: str) -> Figure:
+def cost_by_position(positions: Sequence[int], milliseconds: Mapping[str, Sequence[float]], takeaway: str) -> style.Figure:
     """Draw the milliseconds that a token takes, for each decoder and number of tokens before it."""
     figure, axes = style.subplots(3.2)
     for index, (name, times) in enumerate(milliseconds.items()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +10,8 @@ from course_lib import style
 from course_lib.labs.lab14_four_bits.given import BUDGET
 from course_lib.labs.lab14_four_bits.loss import Lost
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) -> Figure:
+def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) -> style.Figure:
     """Draw the bits per byte that are lost if one product alone is stored in another form, by form and product."""
     products = list(next(iter(losses.values())))
     figure, axes = style.subplots(1.2 + 0.2 * len(products))
@@ -27,7 +23,7 @@ def loss_by_product(losses: Mapping[str, Mapping[str, float]], takeaway: str) ->
     return figure
 
 
-def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> Figure:
+def size_and_loss(points: Mapping[str, tuple[float, Lost]], takeaway: str) -> style.Figure:
     """Draw bits per weight against lost bits per byte, one point with its interval for each way of storing the products."""
     figure, axes = style.subplots(3.4)
     for index, (name, (bits, lost)) in enumerate(points.items()):

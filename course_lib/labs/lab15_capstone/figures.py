@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +10,8 @@ from course_lib import style
 from course_lib.labs.lab15_capstone.given import BUDGET, Trial
 from course_lib.models.digit_video import SIDE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
+def frames(trial: Trial, chosen: Sequence[int]) -> style.Figure:
     """Frames by their number in the video, with the truth and with what the submission shows."""
     figure = style.figure(2.6)
     figure.suptitle(f"Found {100 * trial.quality.found_share:.0f} % of the digits in the whole video")
@@ -32,7 +27,7 @@ def frames(trial: Trial, chosen: Sequence[int]) -> Figure:
     return figure
 
 
-def precision_recall(trial: Trial) -> Figure:
+def precision_recall(trial: Trial) -> style.Figure:
     """Precision over recall of the submission and of the given detector, for all digits together."""
     figure, axes = style.subplots(3.4)
     subjects = {"given detector, PyTorch": trial.whole_curve, "yours, as shown": trial.shown}
@@ -52,7 +47,7 @@ def precision_recall(trial: Trial) -> Figure:
     return figure
 
 
-def latencies(trial: Trial) -> Figure:
+def latencies(trial: Trial) -> style.Figure:
     """Draw the time of frames from the camera to their boxes, with the 99th percentile and the limit."""
     figure, axes = style.subplots(3.0)
     known = trial.replay.latency_ms[~np.isnan(trial.replay.latency_ms)]
@@ -68,7 +63,7 @@ def latencies(trial: Trial) -> Figure:
     return figure
 
 
-def queue(trial: Trial) -> Figure:
+def queue(trial: Trial) -> style.Figure:
     """Waiting frames over time, and when frames were lost."""
     figure, axes = style.subplots(2.8)
     replayed = trial.replay
@@ -86,7 +81,7 @@ def queue(trial: Trial) -> Figure:
     return figure
 
 
-def _box(axes: Axes, box: np.ndarray, color: str, line: str, said: str) -> None:
+def _box(axes: style.Axes, box: np.ndarray, color: str, line: str, said: str) -> None:
     from matplotlib.patches import Rectangle
 
     x, y, width, height = box

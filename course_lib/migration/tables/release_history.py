@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.migration.tables.api_table import ApiTable
 from course_lib.migration.tables.known import RELEASES_IN_ORDER
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ def history() -> list[Step]:
     return steps
 
 
-def draw_history(steps: list[Step]) -> Figure:
+def draw_history(steps: list[Step]) -> style.Figure:
     """Bars of names by version; what the version before had and this one lacks hangs below the axis."""
     figure, axes = style.subplots()
     places = range(len(steps))

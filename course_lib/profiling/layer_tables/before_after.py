@@ -14,9 +14,6 @@ from course_lib.profiling.layer_tables.dtypes import joined, traits
 from course_lib.profiling.layer_tables.table_diff import TableDiff, diff
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from course_lib.engines import Layer, LayerTable
 
 _SIDES, _NODE = ((0.0, 4.8), (9.2, 14.0)), (5.2, 8.8)  # left and right edges of the columns
@@ -29,7 +26,7 @@ _OTHER = "#999999"
 _STRONG, _FAINT = 0.55, 0.15
 
 
-def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collection[str] | None = None) -> Figure:
+def draw_before_after(before: LayerTable, after: LayerTable, nodes: str | Collection[str] | None = None) -> style.Figure:
     """Draw the kernels of two plans with bands between those that hold the same ONNX nodes.
 
     Colors are datatypes, so a kernel that changed its type changes its color from left to right. Bands are strong if kernels
@@ -82,7 +79,7 @@ def _merged_order(before: LayerTable, after: LayerTable) -> list[str]:
 
 
 def _column(
-    axes: Axes, compared: TableDiff, side: int, kernels: Sequence[Layer], node_y: dict[str, float], span: float
+    axes: style.Axes, compared: TableDiff, side: int, kernels: Sequence[Layer], node_y: dict[str, float], span: float
 ) -> None:
     rows = stacked(kernels, node_y, span)
     edge, node_edge = (_SIDES[0][1], _NODE[0]) if side == 0 else (_SIDES[1][0], _NODE[1])
@@ -106,7 +103,7 @@ def _hue(kernel: Layer) -> str:
     return next((hue for dtype, hue in _HUES.items() if dtype in _dtype(kernel).split(" + ")), _OTHER)
 
 
-def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], kernel: Layer, y: float) -> None:
+def _kernel_box(axes: style.Axes, compared: TableDiff, edges: tuple[float, float], kernel: Layer, y: float) -> None:
     box(axes, edges, y, 0.9 * KERNEL_ROW, _hue(kernel), line="-" if kernel.onnx_nodes else "--")
     operators = compared.operators(kernel.onnx_nodes)
     types = f"{_dtype(kernel) or '?'} → {joined({t.dtype for t in kernel.outputs}) or '?'}"
@@ -117,7 +114,7 @@ def _kernel_box(axes: Axes, compared: TableDiff, edges: tuple[float, float], ker
     axes.text(edges[0] + 0.1, y + 0.3, below, fontsize=8, va="center", weight=weight)
 
 
-def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
+def _node_box(axes: style.Axes, name: str, y: float, *, dotted: bool) -> None:
     box(axes, _NODE, y, 0.8 * ROW, None, line=":" if dotted else "-")
     axes.text(
         sum(_NODE) / 2,
@@ -130,7 +127,7 @@ def _node_box(axes: Axes, name: str, y: float, *, dotted: bool) -> None:
     )
 
 
-def _captions(axes: Axes, compared: TableDiff, nodes: str, windowed: bool) -> None:
+def _captions(axes: style.Axes, compared: TableDiff, nodes: str, windowed: bool) -> None:
     part = "part of" if windowed else ""
     texts = {
         _SIDES[0][0]: f"before: {part}\n{len(compared.before.kernels)} kernels",
@@ -141,7 +138,7 @@ def _captions(axes: Axes, compared: TableDiff, nodes: str, windowed: bool) -> No
         axes.text(x, -0.1, text, va="bottom", fontsize=8, color=GRAY)
 
 
-def _legend(axes: Axes, kernels: Sequence[Layer]) -> None:
+def _legend(axes: style.Axes, kernels: Sequence[Layer]) -> None:
     from matplotlib.patches import Patch
 
     hues = [_hue(kernel) for kernel in kernels]

@@ -8,8 +8,6 @@ from course_lib import style
 from course_lib.profiling.layer_tables.boxes import short
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.profiling.layer_tables.layer_times import LayerTime, LayerTimings
 
 _GRAY = "#bbbbbb"
@@ -17,7 +15,7 @@ _HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
 _LONGEST_NAME = 32
 
 
-def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dtype"] = "operator") -> Figure:
+def time_bars(timings: LayerTimings, n: int = 12, color: Literal["operator", "dtype"] = "operator") -> style.Figure:
     """One bar for each of the `n` longest layers, longest on top, and a hatched one for all the others together.
 
     Args:

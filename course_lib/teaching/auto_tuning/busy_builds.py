@@ -5,18 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
 
 
-def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> Figure:
+def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> style.Figure:
     """Draw the time of every engine as a dot and the median of each condition as a line, one part for each host.
 
     Args:
@@ -41,7 +37,7 @@ def draw_busy_builds(rows: Sequence[Row], batch: int = 1) -> Figure:
     return figure
 
 
-def _dots(axes: Axes, rows: Sequence[Row]) -> None:
+def _dots(axes: style.Axes, rows: Sequence[Row]) -> None:
     """A line of dots for each condition: orange where busy loops ran and nothing was done against them."""
     for place, row in enumerate(rows):
         helped = row["avg_timing_iterations"] > 1 or row["timing_cache"] != "empty"

@@ -10,15 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 _Array = np.ndarray
 
@@ -193,7 +188,7 @@ def _check(x: _Array, w: _Array) -> None:
         raise ValueError(f"expected an image (C, H, W) and weights (K, C, 3, 3), got {x.shape} and {w.shape}")
 
 
-def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Mapping[str, float]], title: str) -> Figure:
+def draw_algorithms(multiplications: Mapping[str, int], errors: Mapping[str, Mapping[str, float]], title: str) -> style.Figure:
     """Bars of multiplications on the left, relative errors on a logarithmic axis on the right.
 
     Args:

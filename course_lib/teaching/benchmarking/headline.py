@@ -6,16 +6,12 @@ Rows are plain JSON values as the script writes them. A row with ``failed`` has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from course_lib import style
 from course_lib.errors import CourseError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
 BASELINE = "eager fp32"
@@ -50,7 +46,7 @@ def losses(row: Row) -> list[str]:
     return [name for name, s in row["speedup"].items() if s["high"] < 1]
 
 
-def draw_headline(rows: Sequence[Row]) -> Figure:
+def draw_headline(rows: Sequence[Row]) -> style.Figure:
     """Speedups over eager FP32 with their intervals: one panel for each batch size, one row for each network.
 
     The candidates are the fastest way of each kind. Engines that were built for INT8 and have no Int8 layer are left out.
@@ -78,7 +74,7 @@ def draw_headline(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, rows: Sequence[Row], networks: Sequence[str], names: Sequence[str]) -> None:
+def _panel(axes: style.Axes, rows: Sequence[Row], networks: Sequence[str], names: Sequence[str]) -> None:
     step = 0.8 / len(names)
     for index, name in enumerate(names):
         found = {row["network"]: row["speedup"][BASELINE] for row in rows if row["candidate"] == name}

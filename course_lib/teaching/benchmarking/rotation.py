@@ -6,14 +6,10 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TENSOR_KIB, _SECONDS = 256, 0.15  # of one float32 tensor; of the measurement for each size
@@ -56,7 +52,7 @@ def _largest_us(tensors: int) -> float:
     return float(np.median(passes))
 
 
-def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> Figure:
+def draw_rotation(found: dict[float, float], caches: dict[str, float]) -> style.Figure:
     """Time of one call over the size of the pool, with the caches' sizes as lines.
 
     Args:

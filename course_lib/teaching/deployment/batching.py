@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def run_batched(arrived_ms: np.ndarray, run_ms: Callable[[int], float], *, most:
     return Batched(np.asarray(arrived_ms, float), started, answered, size)
 
 
-def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
+def draw_requests(ways: Mapping[str, Batched], title: str) -> style.Figure:
     """Each request is a line from its arrival to its answer: first it waits, then it runs, with the others of its batch.
 
     Args:
@@ -92,7 +88,7 @@ def draw_requests(ways: Mapping[str, Batched], title: str) -> Figure:
     return figure
 
 
-def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit_ms: float) -> Figure:
+def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit_ms: float) -> style.Figure:
     """The 99th percentile of the latency, and the mean batch, over the requests that arrive per second.
 
     Args:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.engines.plan import Plan, check_target
 from course_lib.errors import PlanError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def runs_on(plan: Plan, capability: str) -> bool:
@@ -22,7 +18,7 @@ def runs_on(plan: Plan, capability: str) -> bool:
     return True
 
 
-def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: str) -> Figure:
+def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: str) -> style.Figure:
     """Draw one row per plan and one column per device, filled if the plan loads, with a cross if it is rejected.
 
     Args:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from course_lib import style
 from course_lib.benchmark.records import Record
 from course_lib.benchmark.statistics import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def speeds(record: Record, candidate: str, over: str) -> dict[str, Interval]:
@@ -18,7 +13,7 @@ def speeds(record: Record, candidate: str, over: str) -> dict[str, Interval]:
     return {row["case"]: Interval(**row["speedup"][over]) for row in rows}
 
 
-def draw_speeds(record: Record, candidates: dict[str, str], over: str, title: str) -> Figure:
+def draw_speeds(record: Record, candidates: dict[str, str], over: str, title: str) -> style.Figure:
     """Bars with 95 % intervals: one group for each case, a line at 1, and "not measured" where a bar is missing.
 
     Args:

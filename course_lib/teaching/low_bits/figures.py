@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_lib import style
 from course_lib.teaching.low_bits.loss import Cost
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _MORE = "more bits per byte than FP32\n(bars: 95 % intervals)"
 
 
-def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
+def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> style.Figure:
     """The positive numbers of each format as ticks, divided by the largest one.
 
     Args:
@@ -35,7 +31,7 @@ def draw_grids(grids: Mapping[str, np.ndarray], title: str) -> Figure:
     return figure
 
 
-def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
+def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> style.Figure:
     """The cost of each series for each case, as points with intervals.
 
     Args:
@@ -58,7 +54,7 @@ def draw_costs(costs: Mapping[str, Mapping[str, Cost]], title: str) -> Figure:
     return figure
 
 
-def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figure:
+def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> style.Figure:
     """The error of a block over the scale that was tried, with the best one marked.
 
     Args:
@@ -76,7 +72,7 @@ def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> Figu
     return figure
 
 
-def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Figure:
+def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> style.Figure:
     """The largest magnitude of each channel of an input and of its weights, one panel per state.
 
     Args:
@@ -95,7 +91,7 @@ def draw_channels(largest: Mapping[str, Sequence[np.ndarray]], title: str) -> Fi
     return figure
 
 
-def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight: str = "") -> Figure:
+def draw_size(points: Mapping[str, tuple[float, Cost]], title: str, *, highlight: str = "") -> style.Figure:
     """The cost of each way of storing the weights with its interval, from the smallest file to the largest.
 
     Args:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 WARP = 32  # threads
 SECTOR = 32  # bytes
@@ -51,7 +47,7 @@ def request(name: str, offset: Callable[[int], int], size: int) -> Request:
     return Request(name, offsets, size)
 
 
-def request_figure(requests: Sequence[Request], title: str) -> Figure:
+def request_figure(requests: Sequence[Request], title: str) -> style.Figure:
     """A strip for each request: its sectors one after another, gray where they are fetched, blue where a thread needs a byte.
 
     Args:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from course_lib import style
 from course_lib.plugins.reference import rope, rope_tables
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 # half the distance from 1 to the next number: what one rounding can cost, relative to the number
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
-def rotation_figure(pairs: Sequence[int]) -> Figure:
+def rotation_figure(pairs: Sequence[int]) -> style.Figure:
     """Draw a dial for each pair of a head, with the direction of the pair (1, 0) at the first positions.
 
     Args:
@@ -40,7 +37,7 @@ def rotation_figure(pairs: Sequence[int]) -> Figure:
     return figure
 
 
-def relative_figure(query: np.ndarray, key: np.ndarray) -> Figure:
+def relative_figure(query: np.ndarray, key: np.ndarray) -> style.Figure:
     """The product of one query and one key for all pairs of positions, without and with RoPE.
 
     Args:
@@ -75,7 +72,7 @@ def rounding_errors(y: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.abs(y.astype(np.float64) - exact) / (length * ROUNDING[y.dtype.name])
 
 
-def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
+def rounding_figure(errors: Mapping[str, np.ndarray]) -> style.Figure:
     """Draw the distribution of the errors, in roundings of each dtype.
 
     Args:
@@ -93,7 +90,7 @@ def rounding_figure(errors: Mapping[str, np.ndarray]) -> Figure:
     return figure
 
 
-def speed_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def speed_figure(rows: Sequence[Mapping[str, Any]]) -> style.Figure:
     """Draw recorded speeds of the kernel, of a copy and of ``torch.compile``.
 
     Args:

@@ -20,11 +20,10 @@ from course_lib.precision.quantization.fake_quant import straight_through
 from course_lib.precision.quantization.qdq import fake_quantize
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor, nn
 
 
-def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
+def gradient_figure(amax: float = 1.0, bits: int = 3) -> style.Figure:
     """Draw rounding and clipping as a function, and below it the gradient of `straight_through` from autograd.
 
     Args:
@@ -53,7 +52,7 @@ def gradient_figure(amax: float = 1.0, bits: int = 3) -> Figure:
     return drawn
 
 
-def descent_figure(target: float, start: float, *, steps: int = 40) -> Figure:
+def descent_figure(target: float, start: float, *, steps: int = 40) -> style.Figure:
     """Draw the training of one rounded weight toward `target`, with its true derivative and with the straight-through estimator.
 
     The loss is the squared difference between the rounded weight and the target; integers of 3 bits reach from -1 to 1.
@@ -85,7 +84,7 @@ def descent_figure(target: float, start: float, *, steps: int = 40) -> Figure:
     return drawn
 
 
-def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
+def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> style.Figure:
     """The loss of several trainings, for each epoch, and the loss of the float network.
 
     Args:
@@ -106,7 +105,7 @@ def loss_figure(losses: Mapping[str, Sequence[float]], floor: float) -> Figure:
     return drawn
 
 
-def accuracies(shares: Mapping[str, float], images: int, title: str, highlight: str) -> Figure:
+def accuracies(shares: Mapping[str, float], images: int, title: str, highlight: str) -> style.Figure:
     """Dots for the share of right answers of each network, with the 95 % interval of Wilson (1927).
 
     Args:
