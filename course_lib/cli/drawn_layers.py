@@ -10,6 +10,7 @@ from course_lib.teaching.widgets import LayerViewer
 
 _TYPES = ("reads", "weights", "writes")
 _COLUMNS = ("operators", *_TYPES, "shape", "format", "onnx")
+_HEADINGS = {"operators": "ONNX operators", "shape": "output shape", "onnx": "ONNX nodes"}
 
 
 def layers_page(table: LayerTable, title: str) -> str:
@@ -33,5 +34,5 @@ def layers_page(table: LayerTable, title: str) -> str:
         layers=table,
         subtitle=title,
         drawing=Markup(LayerViewer(table).html()),
-        table=pages.table(("kernel", "bytes", *columns), rows),
+        table=pages.table(("kernel", "memory traffic", *(_HEADINGS.get(column, column) for column in columns)), rows),
     )

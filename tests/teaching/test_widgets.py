@@ -31,9 +31,9 @@ def run(script: str, expression: str, *values: Any) -> Any:
 
 
 def said(view: View, **changes: Any) -> str:
-    """Title and text for a state."""
+    """Title and facts for a state."""
     told = run(view.script, "(data, state) => WIDGET.describe(data, state)", view.data, {**view.state, **changes})
-    return f"{told['title']}. {told['text']}"
+    return "; ".join([told["title"], *(f"{word}: {value}" for word, value in told["facts"] if value)])
 
 
 def layers(dtype: str = "Float", first: str = "conv_relu") -> LayerTable:
@@ -140,14 +140,14 @@ def test_the_browser_rounds_as_the_library(name):
 @pytest.mark.parametrize(
     ("value", "name", "scale", "title", "text"),
     [
-        (70_000, "FP16", 1, "beyond FP16: the largest number is 65504, so a cast gives inf", "as inf."),
-        (500, "FP8 E4M3", 1, "so a cast gives nan", "as nan."),
+        (70_000, "FP16", 1, "beyond FP16: the largest number is 65504, so a cast gives inf", "stored: inf"),
+        (500, "FP8 E4M3", 1, "so a cast gives nan", "stored: nan"),
         (1e-8, "FP16", 1, "too small for FP16: it becomes 0", "10⁻⁸ away"),
         (3e-7, "FP16", 1, "subnormal", "10⁻⁸ away"),
-        (-5, "INT8", 0.01, "clipped to -1.28", "off by 3.72"),
-        (0, "BF16", 1, "0 % off", "off by 0;"),
-        (1, "TF32", 1, "0 % off", "neighbors are 0.000977 away"),
-        (-0.1, "FP16", 1, "0.0244 % off", "stores -0.1 as -0.0999755859"),
+        (-5, "INT8", 0.01, "clipped to -1.28", "off by: 3.72"),
+        (0, "BF16", 1, "0 % off", "off by: 0;"),
+        (1, "TF32", 1, "0 % off", "next number: 0.000977 away"),
+        (-0.1, "FP16", 1, "0.0244 % off", "stored: -0.0999755859"),
     ],
 )
 def test_one_number(value, name, scale, title, text):
@@ -165,7 +165,7 @@ def test_the_quality_of_a_tensor_is_that_of_its_quantized_copy():
     told = said(shown, percent=20)
     assert f"INT8 up to 4 clips 0.1 % and leaves {want:.1f} dB" in told  # 20 and -15
     assert shown.data["plain"]["FP16"] > shown.data["plain"]["BF16"] > max(shown.data["curves"]["INT8"])
-    assert f"Best threshold for FP8 E4M3: {1 + int(np.argmax(shown.data['curves']['FP8 E4M3']))} %" in said(
+    assert f"best threshold for FP8 E4M3: {1 + int(np.argmax(shown.data['curves']['FP8 E4M3']))} %" in said(
         shown, format="FP8 E4M3"
     )
 
@@ -182,55 +182,62 @@ def test_a_profile_over_traffic():
     shown = ProfileExplorer({5: {1: 1.0, 9: 9.0}}, [1, 3, 5, 9, 5])
     assert shown.state == {"low": 1, "opt": 5, "high": 9}  # the measured opt, and all requests that came
     told = said(shown, low=2, high=8)
-    assert "40 % rejected" in told and "2 of 5 requests are rejected (of sizes 1 to 9)" in told
-    assert "opt 5: mean 4.33 ms, slowest 5 ms" in told  # 3, 5, 5: the curve is a straight line
-    assert "0 of 5 requests are rejected." in said(shown)
+    assert "40 % rejected" in told and "rejected: 2 of 5 requests (of sizes 1 to 9)" in told
+    assert "tuned for 5: mean 4.33 ms, slowest 5 ms" in told  # 3, 5, 5: the curve is a straight line
+    assert "rejected: 0 of 5 requests" in said(shown)
     assert "Not a profile" in said(shown, low=6, high=8)
     none = said(ProfileExplorer({8: {1: 1.0, 9: 9.0}}, [1, 9]), low=7, high=8)
-    assert "2 of 2" in none and "Latency" not in none
+    assert "2 of 2" in none and "tuned for 8: mean" not in none
+
+
+def test_a_node_of_two_kernels_has_a_row_with_each():
+    def rows(collapsed: bool, *kernels: list[int]) -> Any:
+        build = {"nodes": ["/gemm", "/relu", "/shape"], "kernels": [{"nodes": nodes} for nodes in kernels]}
+        return [(row["nodes"], row["kernels"]) for row in run("layers", "rowsOf", build, collapsed)]
+
+    assert rows(True, [0], [0, 1], []) == [([0], [0]), ([0, 1], [1])]
+    assert rows(False, [0], [0, 1], []) == [([0], [0, 1]), ([1], [1]), ([2], [])]
 
 
 def test_layers_are_filtered_by_type_and_by_words():
     shown = LayerViewer(layers("Half"))
-    assert "3 kernels for 4 ONNX nodes; 2 shown" in said(shown, dtype="FP16")
-    assert "; 1 shown" in said(shown, search="conv relu") and "; 0 shown" in said(shown, search="conv", dtype="FP32")
-    assert "; 1 shown" in said(shown, search="/SOFTMAX")
-    assert "read and write 128 B for N = 1 (batch 1)" in said(shown)
+    assert "3 kernels for 4 ONNX nodes; shown: 2" in said(shown, dtype="FP16")
+    assert "shown: 1" in said(shown, search="conv relu") and "shown: 0" in said(shown, search="conv", dtype="FP32")
+    assert "shown: 1" in said(shown, search="/SOFTMAX")
+    assert "read and written: 128 B for N = 1 (batch 1)" in said(shown)
 
 
 def test_a_search_that_finds_nothing_here_says_where_it_finds_something():
     both = LayerViewer(layers("Half", first="gemm"), layers())
-    assert "Matches elsewhere: 1 with another type, 1 in the build after (FP32)" in said(both, search="/conv", dtype="FP32")
-    assert "Matches elsewhere: 1 with another type in the build before (FP16)" in said(
-        both, build=1, search="gemm", dtype="FP32"
-    )
-    assert "No kernel of either build matches." in said(both, search="absent")
-    assert "No kernel of this build matches." in said(LayerViewer(layers()), search="absent")
+    assert "matches: 1 with another type, 1 in the build after (FP32)" in said(both, search="/conv", dtype="FP32")
+    assert "matches: 1 with another type in the build before (FP16)" in said(both, build=1, search="gemm", dtype="FP32")
+    assert "matches: none in either build" in said(both, search="absent")
+    assert "matches: none in this build" in said(LayerViewer(layers()), search="absent")
     assert run("layers", "matched", ["Conv + Relu", "gemm_3", "/block/conv1"], "BLOCK") == "/block/conv1"
     timeline = TimelineViewer(Timeline((kernel_at(0), Event("copy", "copy", 900, 10, "stream 7"), kernel_at(1900))))
-    assert "2 events match (k)." in said(timeline, search="k")
-    assert "2 events match (k), 1 of them in this window." in said(timeline, search="K", **{"from": 1, "to": 2})
-    outside = "1 event matches (copy), none of them in this window: the first one starts at 0.9 ms."
+    assert "found: 2 events match (k);" in said(timeline, search="k")
+    assert "2 events match (k), 1 of them in this window;" in said(timeline, search="K", **{"from": 1, "to": 2})
+    outside = "1 event matches (copy), none of them in this window: the first one starts at 0.9 ms;"
     assert outside in said(timeline, search="copy", **{"from": 0, "to": 0.2})
-    assert "0 events match; the names are k, copy." in said(timeline, search="gemm")
+    assert "0 events match; the names are k, copy;" in said(timeline, search="gemm")
 
 
 def test_a_picked_kernel_is_told_with_what_became_of_it():
     shown = LayerViewer(layers(), layers("Half"))
     told = said(shown, kernel=0)
-    assert "Kernel 1, Conv + Relu: reads FP32" in told and "after (FP16): 1 kernel (Conv + Relu)" in told
-    assert "reads FP32 before and FP16 after" in told
-    assert "before (FP32): 1 kernel (Conv + Relu); reads FP32 before and FP16 after" in said(shown, build=1, kernel=0)
-    assert "after (FP16): 1 kernel" not in said(shown, kernel=2)  # the softmax stays as it is
+    assert "Kernel 1, Conv + Relu; reads: FP32" in told and "in after (FP16): kept, 1 kernel" in told
+    assert "reads, writes FP32 before, FP16 after" in told
+    assert "before (FP32): kept, 1 kernel; reads, writes FP32 before, FP16 after" in said(shown, build=1, kernel=0)
+    assert "after (FP16)" not in said(shown, kernel=2)  # the softmax stays as it is
 
 
 def test_a_timeline_says_its_gaps():
     shown = TimelineViewer(Timeline((kernel_at(0), kernel_at(300), kernel_at(450))))
     told = said(shown)
-    assert "2 gaps, the longest 200 µs, 50 µs" in told and "idle GPU (45 %)" in told  # 250 of 550 us
-    assert "GPU busy 100 % of 100 µs. 0 gaps." in said(shown, **{"from": 0.3, "to": 0.4})
+    assert "gaps: 2, the longest 200 µs, 50 µs" in told and "idle GPU (45 %)" in told  # 250 of 550 us
+    assert "GPU busy 100 % of 100 µs; gaps: 0;" in said(shown, **{"from": 0.3, "to": 0.4})
     assert "busy 0 %" in said(shown, **{"from": 0.2, "to": 0.2})  # both ends on one spot
-    assert "Chosen: k (kernel), 100 µs, from 0.3 ms" in said(shown, event=1)
+    assert "chosen: k (kernel), 100 µs, from 0.3 ms" in said(shown, event=1)
     assert "3 events match" in said(shown, search="K")
 
 
@@ -241,7 +248,7 @@ def test_a_window_of_a_timeline_is_as_busy_as_the_library_says():
         part = timeline.window(1e3 * start, 1e3 * end)
         told = said(shown, **{"from": start, "to": end})
         assert f"busy {100 * part.busy_us / (1e3 * (end - start)):.0f} % of" in told
-        assert f"{len(part.gaps()):,} gap" in told
+        assert f"gaps: {len(part.gaps()):,}" in told
 
 
 def test_short_events_share_a_bar_that_knows_how_much_of_it_they_fill():
@@ -258,8 +265,10 @@ def test_a_kernel_under_the_roof():
     ]
     shown = RooflineViewer(kernels, peak_flops=1e14, peak_bandwidth=2e12)
     assert shown.state == {"index": 1}  # the first that has a place on the axes
-    assert "reaches 50 % of its roof" in said(shown) and "2 TFLOP/s of the 4 TFLOP/s that memory would allow" in said(shown)
-    assert "no operations were counted; it moves 2 TB/s, 100 % of the bandwidth. It is bound by memory." in said(shown, index=0)
+    assert "reaches 50 % of its roof" in said(shown) and "speed: 2 of the 4 TFLOP/s that memory would allow" in said(shown)
+    assert "no operations were counted; takes: 10 µs; moves: 2 TB/s, 100 % of the bandwidth; bound by: memory" in said(
+        shown, index=0
+    )
     assert "not measured" in said(shown, index=2)
 
 

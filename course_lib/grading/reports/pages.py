@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FIGURE_WIDTH = 3.7  # inches: a phone shows it as it is, and two are side by side on a wide screen
 BLUE, GRAY = "#2E8BC9", "#8C8C8C"  # legible on white and on the dark page
-_NUMBER = re.compile(r"[-\d.,]*x?( \[[-\d.]+\])?")  # also a ratio with its interval
+_NUMBER = re.compile(r"[-\d.,]*x?( [kKMG]?B| \[[-\d.]+\])?")  # also a size, and a ratio with its interval
 _BLACK = re.compile(r"(fill|stroke): #000000")
 
 

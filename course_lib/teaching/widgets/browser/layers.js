@@ -1,10 +1,13 @@
 // The fusion drawing: ONNX nodes on the left, kernels on the right, a band from each node to the kernel that computes it.
 
 const ROW = 20, LINE = 14; // px
-const KINDS = [["several nodes fused", COLORS[1]], ["one node alone", COLORS[0]], ["added by the compiler", "none"]];
+const FUSED = { name: "several nodes fused", color: COLORS[1] }, ALONE = { name: "one node alone", color: COLORS[0] };
+const ADDED = { name: "added by the compiler", dashes: "4 3" }, WITHOUT = { name: "node without a kernel", dashes: "1 3" };
 
-/** The place of a kernel's kind. */
-const kindOf = ({ nodes }) => (nodes.length > 1 ? 0 : nodes.length ? 1 : 2);
+const kindOf = ({ nodes }) => (nodes.length > 1 ? FUSED : nodes.length ? ALONE : ADDED);
+
+/** A box in the look of a kind: filled, or empty with a dashed edge. */
+const boxOf = ({ color, dashes }, place) => shape("rect", { ...place, fill: color ?? "none", "fill-opacity": 0.25, stroke: color ?? "currentColor", "stroke-dasharray": dashes });
 
 const words = (search) => search.toLowerCase().split(/\s+/).filter(Boolean);
 const facts = (kernel) => [[kernel.bytes && bytes(kernel.bytes), kernel.type].filter(Boolean).join(", "), kernel.shape].filter(Boolean);
@@ -35,19 +38,31 @@ function elsewhere(data, state) {
 
 const count = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
 
+/** The rows on the left: their nodes, and the kernels that compute them. A node may have none, or several, which share one row unless each has its own. */
+function rowsOf({ nodes, kernels }, collapsed) {
+  if (collapsed) return kernels.flatMap((kernel, at) => (kernel.nodes.length ? [{ nodes: kernel.nodes, kernels: [at] }] : []));
+  return nodes.map((_, node) => ({ nodes: [node], kernels: kernels.flatMap((kernel, at) => (kernel.nodes.includes(node) ? [at] : [])) }));
+}
+
 /** What became of a kernel of one build in the other one, "" where there is none or nothing changed. */
 function counterpart(data, state) {
   if (data.builds.length < 2) return "";
   const change = data.changes.find((one) => one.kernels[state.build].includes(state.kernel));
   if (!change) return "";
   const other = 1 - state.build, there = change.kernels[other].map((at) => data.builds[other].kernels[at]);
-  const side = data.builds[other].label, names = there.map((kernel) => kernel.fused || kernel.name).join("; ");
-  const differs = Object.entries(change.differs).map(([what, [was, is]]) => `${what} ${was || "unknown"} before and ${is || "unknown"} after`);
-  return there.length ? ` In the other build: ${change.kind}; ${side}: ${count(there.length, "kernel")} (${names})${differs.length ? `; ${differs.join(", ")}` : ""}.`
-    : " The other build has no such kernel.";
+  if (!there.length) return "no such kernel";
+  const properties = new Map(); // what differs in the same way is one phrase
+  for (const [property, values] of Object.entries(change.differs)) {
+    const [before, after] = values.map((value) => value || "unknown"), phrase = `${before} before, ${after} after`;
+    properties.set(phrase, [...(properties.get(phrase) ?? []), property]);
+  }
+  const kernels = there.length > 2 ? "" : there.length > 1 || change.kernels[state.build].length > 1 ? ` (${there.map((kernel) => kernel.fused || kernel.name).join("; ")})` : "";
+  return [`${change.kind}, ${count(there.length, "kernel")}${kernels}`, ...[...properties].map(([phrase, names]) => `${names.join(", ")} ${phrase}`)].join("; ");
 }
 
 const WIDGET = {
+  name: "Kernels of an engine",
+
   controls(data) {
     const dtypes = [...new Set(data.builds.flatMap(({ kernels }) => kernels.flatMap((kernel) => kernel.dtypes)))].sort();
     const builds = { name: "build", label: "Build", kind: "choice", options: data.builds.map((one, at) => [one.label, at]) };
@@ -63,49 +78,49 @@ const WIDGET = {
     const build = data.builds[state.build], shown = passing(build, state).filter(Boolean).length;
     const nodes = new Set(build.kernels.flatMap((kernel) => kernel.nodes)).size;
     const which = data.builds.length > 1 ? `${build.label}: ` : "";
-    const title = `${which}${count(build.kernels.length, "kernel")} for ${nodes < build.nodes.length ? `${nodes} of ` : ""}${count(build.nodes.length, "ONNX node")}; ${shown} shown`;
-    const types = Object.entries(build.dtypes).map(([name, number]) => `${number} with ${name}`).join(", ");
-    const kernel = build.kernels[state.kernel];
+    const title = `${which}${count(build.kernels.length, "kernel")} for ${nodes < build.nodes.length ? `${nodes} of ` : ""}${count(build.nodes.length, "ONNX node")}`;
     if (!shown) {
       const places = elsewhere(data, state);
-      return { title, text: places ? `Matches elsewhere: ${places}.` : `No kernel of ${data.builds.length > 1 ? "either build" : "this build"} matches.` };
+      return { title, facts: [["shown", "0"], ["matches", places || `none in ${data.builds.length > 1 ? "either build" : "this build"}`]] };
     }
-    const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0));
-    if (!kernel) return { title, text: `By type: ${types}. Together they read and write ${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}.`
-      + `${data.headline ? ` From before to after: ${data.headline}.` : ""} Pick a kernel to read what it holds.` };
-    const known = [["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format],
-      ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""]];
-    return { title, text: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}: ${known.filter(([, fact]) => fact).map((one) => one.join(" ")).join(", ")}. `
-      + `Name: ${kernel.name}${kernel.words && ` (${kernel.words})`}.${counterpart(data, state)}` };
+    const moved = bytes(build.kernels.reduce((sum, one) => sum + one.bytes, 0)), kernel = build.kernels[state.kernel];
+    const filtered = ["shown", shown < build.kernels.length ? `${shown} of ${build.kernels.length}` : ""];
+    if (!kernel) {
+      return { title, facts: [filtered, ["types", Object.entries(build.dtypes).map(([name, number]) => `${name} in ${number}`).join(", ")],
+        ["read and written", `${moved}${build.dynamic ? " for N = 1 (batch 1)" : ""}`], ["from before to after", data.headline]] };
+    }
+    return { title: `Kernel ${state.kernel + 1}, ${kernel.fused || "added by the compiler"}`, facts: [
+      ["reads", kernel.reads], ["weights", kernel.weights], ["writes", kernel.writes], ["shape", kernel.shape], ["format", kernel.format], ["moves", kernel.bytes ? `${bytes(kernel.bytes)} of ${moved}` : ""],
+      filtered, ["name", `${shortened(kernel.name, 48)}${kernel.words && ` (${kernel.words})`}`], [data.builds.length > 1 ? `in ${data.builds[1 - state.build].label}` : "", counterpart(data, state)]] };
   },
+
+  picks: (data) => data.builds.flatMap(({ kernels }, build) => kernels.map((_, kernel) => ({ build, kernel }))),
 
   draw(stage, { data, state, width, change }) {
     const build = data.builds[state.build], shown = passing(build, state), all = build.kernels;
-    const rows = state.collapsed ? all.map((kernel) => kernel.nodes).filter((nodes) => nodes.length) : build.nodes.map((_, at) => [at]);
+    const rows = rowsOf(build, state.collapsed);
     const brief = width < 760, narrow = width < 500, [nodeRight, kernelLeft] = (narrow ? [0.36, 0.45] : [0.4, 0.54]).map((share) => share * width), room = width - kernelLeft - 12;
     const measure = measurer(stage), measureBold = measurer(stage, "bold"), oneLine = all.every((kernel) => measure(facts(kernel).join(", ")) <= room);
     const tall = (oneLine ? 2 : 3) * LINE + 10, distance = tall + 6, span = Math.max(rows.length * ROW, all.length * distance), top = 22;
     const middle = rows.map((_, at) => top + ((at + 0.5) * span) / Math.max(rows.length, 1));
-    const rowOf = new Map(rows.flatMap((nodes, at) => nodes.map((node) => [node, at])));
-    const places = stacked(all.map((kernel) => kernel.nodes.map((node) => middle[rowOf.get(node)])), top, span, distance);
-    const home = new Map(), most = Math.max(...all.map((kernel) => kernel.bytes), 1);
+    const joined = all.map((_, at) => rows.flatMap(({ kernels }, row) => (kernels.includes(at) ? [row] : [])));
+    const places = stacked(joined.map((rows) => rows.map((row) => middle[row])), top, span, distance);
+    const most = Math.max(...all.map((kernel) => kernel.bytes), 1);
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
-      label(0, 12, brief ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, brief ? "kernels; bar: bytes" : "kernels, in order of execution; bar: bytes that each one moves", { opacity: 0.75 }));
+      label(0, 12, brief ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, brief ? "kernels; bar: bytes" : "kernels in order of execution; bar: bytes moved; click one for more", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
-      const color = KINDS[kindOf(kernel)][1], faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
-      const joined = [...new Set(kernel.nodes.map((node) => rowOf.get(node)))].sort((a, b) => a - b), part = tall / Math.max(joined.length, 1), edge = places[at] - tall / 2;
-      kernel.nodes.forEach((node) => home.set(rowOf.get(node), { color, faded, at }));
-      joined.forEach((row, place) => {
+      const kind = kindOf(kernel), faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
+      const part = tall / Math.max(joined[at].length, 1), edge = places[at] - tall / 2;
+      joined[at].forEach((row, place) => {
         const y = edge + place * part, half = ROW * 0.4, x = (nodeRight + kernelLeft) / 2, from = middle[row];
-        svg.append(shape("path", { fill: color, opacity: (chosen ? 0.7 : at % 2 ? 0.4 : 0.25) * faded, "data-kernel": at,
+        svg.append(shape("path", { fill: kind.color, opacity: (chosen ? 0.7 : at % 2 ? 0.4 : 0.25) * faded, "data-kernel": at,
           d: `M${nodeRight} ${from - half} C${x} ${from - half} ${x} ${y} ${kernelLeft} ${y} v${part} C${x} ${y + part} ${x} ${from + half} ${nodeRight} ${from + half} z` }));
       });
       const pick = () => change({ kernel: chosen ? -1 : at });
       const box = shape("g", { class: state.search && at === shown.indexOf(true) ? "course-found" : undefined, role: "button", tabindex: at === Math.max(state.kernel, 0) ? 0 : -1, opacity: faded, "data-key": at, "aria-pressed": String(chosen),
         "aria-label": `Kernel ${at + 1}: ${kernel.fused || kernel.name}`, onclick: pick, onkeydown: (event) => keys(event, stage, all.length, at, pick) },
       shape("title", {}, `${kernel.whole_name} (${kernel.kind})`),
-      shape("rect", { x: kernelLeft, y: edge, width: width - kernelLeft - 1, height: tall, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color,
-        "stroke-width": chosen ? 3 : 1, "stroke-dasharray": kernel.nodes.length ? undefined : "4 3" }),
+      boxOf(kind, { x: kernelLeft, y: edge, width: width - kernelLeft - 1, height: tall, "stroke-width": chosen ? 3 : 1 }),
       shape("rect", { x: kernelLeft, y: edge + tall - 6, width: (width - kernelLeft - 1) * (kernel.bytes / most), height: 6, fill: "currentColor", opacity: 0.6 }),
       label(kernelLeft + 6, edge + 12, fitted(state.search && shown[at] ? matched(texts(build, kernel), state.search) : kernel.fused || "added", room, measureBold), { "font-weight": "bold" }),
       ...(oneLine ? [facts(kernel).join(", ")] : facts(kernel)).map((fact, line) => label(kernelLeft + 6, edge + 26 + line * LINE, fitted(fact, room, measure), { opacity: 0.85 })));
@@ -114,19 +129,19 @@ const WIDGET = {
       keepKeys(box);
       svg.append(box);
     });
-    rows.forEach((nodes, row) => {
-      const { color = "none", faded = shown.every(Boolean) ? 1 : 0.15, at = -1 } = home.get(row) ?? {}, names = nodes.map((node) => build.nodes[node][0]), operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
+    rows.forEach(({ nodes, kernels }, row) => {
+      const owner = kernels[kernels.length - 1] ?? -1, kind = owner < 0 ? WITHOUT : kindOf(all[owner]), faded = (owner < 0 ? shown.every(Boolean) : shown[owner]) ? 1 : 0.15, names = nodes.map((node) => build.nodes[node][0]), operators = nodes.map((node) => build.nodes[node][1] || build.nodes[node][0]);
       const box = shape("g", { opacity: faded },
         shape("title", {}, names.join("\n")),
-        shape("rect", { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8, fill: color, "fill-opacity": 0.25, stroke: color === "none" ? "currentColor" : color, "stroke-dasharray": at < 0 ? "1 3" : undefined }),
+        boxOf(kind, { x: 1, y: middle[row] - ROW * 0.4, width: nodeRight - 1, height: ROW * 0.8 }),
         label(6, middle[row] + 4, fitted(matched([operators.join(" + "), ...names], state.search), nodeRight - 12, measure)));
-      box.addEventListener("pointerenter", () => hover(svg, at));
+      box.addEventListener("pointerenter", () => hover(svg, owner));
       box.addEventListener("pointerleave", () => hover(svg, -1));
       svg.append(box);
     });
-    const kinds = rows.every((_, row) => home.has(row)) ? KINDS : [...KINDS, ["node without a kernel", "dotted"]];
-    const legend = kinds.map(([name, color]) => element("span", {}, element("i", { style: color === "dotted" ? "border:1px dotted" : color === "none" ? "border:1px dashed" : `border:1px solid ${color};background:color-mix(in srgb, ${color} 25%, transparent)` }), name));
-    stage.append(element("div", { class: "course-legend", "aria-hidden": true }, ...legend), element("div", { class: "course-scroll" }, svg));
+    const present = new Set([...all.map(kindOf), ...(rows.every(({ kernels }) => kernels.length) ? [] : [WITHOUT])]);
+    const legend = [FUSED, ALONE, ADDED, WITHOUT].filter((kind) => present.has(kind)).map((kind) => element("span", {}, shape("svg", { viewBox: "0 0 14 14" }, boxOf(kind, { x: 1, y: 1, width: 12, height: 12 })), kind.name));
+    stage.append(element("div", { class: "course-legend", "aria-hidden": "true" }, ...legend), element("div", { class: "course-scroll" }, svg));
   },
 };
 

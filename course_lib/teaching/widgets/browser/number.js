@@ -50,6 +50,8 @@ function formats(data, state) {
 }
 
 const WIDGET = {
+  name: "Number formats: one number",
+
   controls(data) {
     return [
       { name: "size", label: "Size of the value", kind: "number", low: 1e-9, high: 1e6, least: 0, most: 1e39, step: 0.02, log: true },
@@ -70,20 +72,15 @@ const WIDGET = {
       title = `${digits(value, 6)} is beyond INT8 in steps of ${digits(format.smallest)}: it is clipped to ${digits(nearest, 6)}`;
     } else if (value && !nearest) title = `${digits(value, 6)} is too small for ${name}: it becomes 0`;
     else if (name !== "INT8" && nearest && Math.abs(nearest) < format.normal) title += ", in a subnormal number with few bits left";
-    let text = `${name} stores ${digits(value, 9)} as ${digits(nearest, 9)}`;
-    if (finite) {
-      text += `, off by ${digits(off)}`;
-      text += `; its neighbors are ${digits(spacing(format, nearest))} away`;
-    }
-    const normal = name === "INT8" ? "" : `, with full precision from ${digits(format.normal)}`;
-    text += `. Positive numbers of ${name}: ${digits(format.smallest)} to ${digits(format.largest, 6)}${normal}.`;
-    return { title, text };
+    return { title, facts: [
+      ["stored", digits(nearest, 9)], ["off by", finite ? digits(off) : "infinity"], ["next number", finite ? `${digits(spacing(format, nearest))} away` : "none"],
+      [`positive numbers of ${name}`, `${digits(format.smallest)} to ${digits(format.largest, 6)}`], ["full precision from", name === "INT8" ? "" : digits(format.normal)]] };
   },
 
   draw(stage, { data, state, width }) {
     const all = formats(data, state), format = all.find(({ name }) => name === state.format);
     const value = state.negative ? -state.size : state.size;
-    const height = 168 + 22 * all.length + 44;
+    const height = 190 + 22 * all.length;
     const svg = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
       "aria-label": `Bits of the number, the numbers around it, and the ranges of all formats. ${WIDGET.describe(data, state).title}` });
     drawBits(svg, format, value, width);
@@ -94,14 +91,14 @@ const WIDGET = {
 };
 
 function drawBits(svg, format, value, width) {
-  const parts = bits(format, value), count = parts.join("").length, size = Math.min(20, (width - 8) / count);
+  const parts = bits(format, value), count = parts.join("").length, size = Math.min(26, (width - 8) / count);
   const fills = [FAINT, "#56B4E966", "#E69F0066"];
   const names = ["sign", "exponent", format.name === "INT8" ? "integer, two's complement" : "mantissa"];
   let x = 4, shown = 0;
   parts.forEach((part, at) => {
     if (!part) return;
     const words = part.length > 1 ? `${names[at]} (${part.length})` : names[at];
-    svg.append(label(x, shown++ % 2 ? 12 : 26, words, { "font-size": 10 }));
+    svg.append(label(x, size < 24 && shown++ % 2 ? 12 : 26, words)); // narrow boxes: two lines
     for (const bit of part) {
       svg.append(shape("rect", { x: x + 0.5, y: 32, width: size - 1, height: 24, fill: fills[at] }),
         label(x + size / 2, 49, bit, { "text-anchor": "middle", "font-family": "monospace" }));

@@ -21,6 +21,8 @@ function times(data, state, opt) {
 }
 
 const WIDGET = {
+  name: "Optimization profile over recorded traffic",
+
   controls(data) {
     const end = { kind: "number", low: 1, high: data.largest, step: 1, grid: 1 };
     return [
@@ -33,18 +35,17 @@ const WIDGET = {
   describe(data, state) {
     const { low, opt, high } = state;
     if (!valid(state)) {
-      return { title: "Not a profile: min <= opt <= max does not hold", text: `The builder rejects min ${low}, opt ${opt}, max ${high}.` };
+      return { title: "Not a profile: min <= opt <= max does not hold", facts: [["the builder rejects", `min ${low}, opt ${opt}, max ${high}`]] };
     }
     const count = data.requests.reduce((sum, [, n]) => sum + n, 0), mine = times(data, state, opt);
     const outside = data.requests.filter(([size]) => size < low || size > high).map(([size]) => size), rejected = count - mine.total;
     const title = `${data.dimension} ${low} to ${high}, tuned for ${opt}: ${percent(rejected / count)} rejected`;
     const sizes = rejected ? ` (of sizes ${Math.min(...outside)} to ${Math.max(...outside)})` : "";
-    let text = `${whole(rejected)} of ${whole(count)} requests are rejected${sizes}.`;
-    if (!mine.total) return { title, text };
-    const told = (opt, { mean, slowest }) => `opt ${opt}: mean ${digits(mean)} ms, slowest ${digits(slowest)} ms`;
-    text += ` Latency of the answered ones with ${told(opt, mine)}.`;
-    const others = Object.keys(data.curves).map(Number).filter((other) => other !== opt).map((other) => told(other, times(data, state, other)));
-    return { title: `${title}, mean ${digits(mine.mean)} ms`, text: others.length ? `${text} The same requests with ${others.join("; ")}.` : text };
+    const facts = [["rejected", `${whole(rejected)} of ${whole(count)} requests${sizes}`]];
+    if (!mine.total) return { title, facts };
+    const latencies = Object.keys(data.curves).map((opt) => [opt, times(data, state, opt)]);
+    return { title: `${title}, mean ${digits(mine.mean)} ms`,
+      facts: [...facts, ...latencies.map(([opt, { mean, slowest }]) => [`tuned for ${opt}`, `mean ${digits(mean)} ms, slowest ${digits(slowest)} ms`])] };
   },
 
   draw(stage, { data, state, width }) {
@@ -62,13 +63,12 @@ const WIDGET = {
       ({ name: `opt ${opt}`, points: curve.map(([size, ms]) => [place(size), y(ms)]), chosen: Number(opt) === state.opt }));
     svg.append(namedLines(lines, Math.max(...lines.map(({ points }) => points[points.length - 1][0]))), label(0, 10, "latency (ms)"), ...ticks(0, highest, 4).map((ms) => label(left - 6, y(ms) + 4, digits(ms), { "text-anchor": "end" })),
       shape("line", { x1: left, x2: right, y1: middle, y2: middle, stroke: FAINT }));
-    const most = Math.max(...data.requests.map(([, count]) => count)), floor = middle + gap, bar = Math.max((right - left) / (data.largest + 1) - 0.5, 1);
+    const most = Math.max(...data.requests.map(([, count]) => count)), floor = middle + gap, { y: height, labels } = logCounts(most, left - 2, floor, bottom), bar = Math.max((right - left) / (data.largest + 1) - 0.5, 1);
     for (const [size, count] of data.requests) {
-      const tall = (count / most) * (bottom - floor), answered = valid(state) && size >= state.low && size <= state.high;
-      svg.append(shape("rect", { x: place(size) - bar / 2, y: bottom - tall, width: bar, height: tall, fill: COLORS[answered ? 2 : 1] }));
+      const answered = valid(state) && size >= state.low && size <= state.high;
+      svg.append(shape("rect", { x: place(size) - bar / 2, y: height(count), width: bar, height: bottom - height(count), fill: COLORS[answered ? 2 : 1] }));
     }
-    svg.append(label(0, floor - 16, "requests (green: answered, orange: rejected)"),
-      ...ticks(0, most, 3).filter(Number.isInteger).map((count) => label(left - 6, bottom - (count / most) * (bottom - floor) + 4, whole(count), { "text-anchor": "end" })),
+    svg.append(label(0, floor - 16, "requests (log; green: answered, orange: rejected)"), ...labels,
       axis(left, right, bottom, ticks(0, data.largest), place, `${data.dimension} size`));
     stage.append(svg);
   },

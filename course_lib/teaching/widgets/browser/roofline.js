@@ -1,11 +1,6 @@
 // The roofline: every kernel a point that can be picked, with its distance from the roof and what it is bound by.
 
-const BOUNDS = {
-  memory: "It is bound by memory.",
-  compute: "It is bound by arithmetic.",
-  latency: "Neither memory nor arithmetic is full: it is bound by latency.",
-  "": "Its bound was not measured.",
-};
+const BOUNDS = { memory: "memory", compute: "arithmetic", latency: "latency: neither memory nor arithmetic is full", "": "not measured" };
 
 const roof = (data, intensity) => Math.min(data.peak_flops, intensity * data.peak_bandwidth);
 const placed = (kernel) => kernel.intensity > 0 && kernel.speed > 0;
@@ -16,22 +11,22 @@ function prefixed(value) {
 }
 
 const WIDGET = {
+  name: "Roofline: one kernel and its limit",
+
   controls(data) {
     return [{ name: "index", label: "Kernel", kind: "choice", options: data.kernels.map(({ name }, at) => [`${at + 1}  ${name}`, at]) }];
   },
 
   describe(data, { index }) {
     const kernel = data.kernels[index];
-    let text = `It takes ${duration(kernel.us)}`;
+    const time = ["takes", duration(kernel.us)], bound = ["bound by", BOUNDS[kernel.bound]];
     if (!placed(kernel)) {
-      if (kernel.bandwidth) {
-        text += `; no operations were counted; it moves ${digits(kernel.bandwidth / 1e12)} TB/s, ${percent(kernel.bandwidth / data.peak_bandwidth)} of the bandwidth`;
-      }
-      return { title: `${kernel.name} has no place on the axes`, text: `${text}. ${BOUNDS[kernel.bound]}` };
+      const moved = kernel.bandwidth ? `${digits(kernel.bandwidth / 1e12)} TB/s, ${percent(kernel.bandwidth / data.peak_bandwidth)} of the bandwidth` : "";
+      return { title: `${kernel.name} has no place on the axes${kernel.bandwidth ? ": no operations were counted" : ""}`, facts: [time, ["moves", moved], bound] };
     }
     const top = roof(data, kernel.intensity), limit = top < data.peak_flops ? "memory" : "the arithmetic units";
-    text += `, at ${digits(kernel.intensity)} FLOP per byte. It reaches ${digits(kernel.speed / 1e12)} TFLOP/s of the ${digits(top / 1e12)} TFLOP/s that ${limit} would allow`;
-    return { title: `${kernel.name} reaches ${percent(kernel.speed / top)} of its roof`, text: `${text}. ${BOUNDS[kernel.bound]}` };
+    return { title: `${kernel.name} reaches ${percent(kernel.speed / top)} of its roof`, facts: [time, ["intensity", `${digits(kernel.intensity)} FLOP per byte`],
+      ["speed", `${digits(kernel.speed / 1e12)} of the ${digits(top / 1e12)} TFLOP/s that ${limit} would allow`], bound] };
   },
 
   draw(stage, { data, state, width, change }) {
@@ -59,8 +54,8 @@ const WIDGET = {
       const pick = () => change({ index: at }), point = shape("g", { role: "button", tabindex: 0, "data-key": at, "aria-pressed": String(at === state.index),
         "aria-label": `${at + 1}: ${kernel.name}`, onclick: pick, onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); } } },
       shape("title", {}, kernel.name),
-      shape("circle", { cx: x(kernel.intensity), cy: y(kernel.speed), r: 9, fill: COLORS[at % COLORS.length], stroke: "currentColor", "stroke-width": at === state.index ? 3 : 0 }),
-      shape("text", { x: x(kernel.intensity), y: y(kernel.speed) + 3.5, "font-size": 10, "font-weight": "bold", fill: at % COLORS.length ? "#000" : "#fff", "text-anchor": "middle" }, String(at + 1)));
+      shape("circle", { cx: x(kernel.intensity), cy: y(kernel.speed), r: 9, fill: COLORS[at === state.index ? 1 : 0], stroke: "currentColor", "stroke-width": at === state.index ? 3 : 0 }),
+      shape("text", { x: x(kernel.intensity), y: y(kernel.speed) + 3.5, "font-size": 10, "font-weight": "bold", fill: at === state.index ? "#000" : "#fff", "text-anchor": "middle" }, String(at + 1)));
       keepKeys(point);
       svg.append(point);
     });

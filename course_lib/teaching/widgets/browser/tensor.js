@@ -8,6 +8,8 @@ function at(data, state) {
 }
 
 const WIDGET = {
+  name: "Eight bits: where to clip a tensor",
+
   controls(data) {
     return [
       { name: "percent", label: "Threshold (% of largest)", kind: "number", low: 1, high: 100, step: 1, grid: 1 },
@@ -21,9 +23,9 @@ const WIDGET = {
     const sample = data.sampled < data.count ? ` (SQNR from ${whole(data.sampled)} of them)` : "";
     return {
       title: `${format} up to ${digits(threshold, 4)} clips ${percent(clipped)} and leaves ${decibels.toFixed(1)} dB`,
-      text: `${data.name}: ${whole(data.count)} values${sample}, largest magnitude ${digits(data.largest, 4)}`
-        + `${format === "INT8" ? `; one step is ${digits(threshold / 127)}` : ""}. Best threshold for ${format}: ${best + 1} % `
-        + `(${digits((data.largest * (best + 1)) / 100, 4)}), ${data.curves[format][best].toFixed(1)} dB. Plain casts: ${plain}.`,
+      facts: [[data.name, `${whole(data.count)} values${sample}`], ["largest magnitude", digits(data.largest, 4)],
+        ["one step", format === "INT8" ? digits(threshold / 127) : ""],
+        [`best threshold for ${format}`, `${best + 1} % of the largest, ${data.curves[format][best].toFixed(1)} dB`], ["casts without a scale", plain]],
     };
   },
 
@@ -38,19 +40,16 @@ const WIDGET = {
 };
 
 function drawHistogram(data, state, width, height) {
-  const left = 44, bottom = height - 40, top = 14, { threshold } = at(data, state), group = shape("g");
-  const most = Math.log10(Math.max(...data.histogram) + 1), bar = (width - left - 8) / data.histogram.length;
+  const left = 44, bottom = height - 40, top = 20, { threshold } = at(data, state), group = shape("g");
+  const { y, labels } = logCounts(Math.max(...data.histogram), left, top, bottom), bar = (width - left - 8) / data.histogram.length;
   data.histogram.forEach((count, index) => {
-    const tall = (Math.log10(count + 1) / most) * (bottom - top), middle = ((index + 0.5) / data.histogram.length) * data.largest;
-    group.append(shape("rect", { x: left + index * bar, y: bottom - tall, width: bar, height: tall, "shape-rendering": "crispEdges", fill: COLORS[middle <= threshold ? 0 : 1] }));
+    const middle = ((index + 0.5) / data.histogram.length) * data.largest;
+    group.append(shape("rect", { x: left + index * bar, y: y(count), width: bar, height: bottom - y(count), "shape-rendering": "crispEdges", fill: COLORS[middle <= threshold ? 0 : 1] }));
   });
   const place = (value) => left + (value / data.largest) * (width - left - 8);
   group.append(shape("line", { x1: place(threshold), x2: place(threshold), y1: top, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 }),
     axis(left, width - 8, bottom, ticks(0, data.largest, 4), place, `absolute value of ${data.name}`),
-    label(0, 10, "values per bin (log); orange is clipped"));
-  for (let power = 0; power <= most; power++) {
-    group.append(label(left - 4, bottom - (Math.log10(10 ** power + 1) / most) * (bottom - top) + 4, powerOfTen(power), { "text-anchor": "end" }));
-  }
+    label(0, 10, "values per bin (log); orange is clipped"), ...labels);
   return group;
 }
 

@@ -27,15 +27,16 @@ function matching(data, search, start, end) {
   const { name, start: starts, us } = data.events, contains = (text) => text.toLowerCase().includes(search.toLowerCase());
   const all = name.map((_, at) => at).filter((at) => contains(data.names[name[at]])).sort((a, b) => starts[a] - starts[b]);
   const names = data.names.filter(contains), listed = (texts) => texts.slice(0, 3).join(", ") + (texts.length > 3 ? ", ..." : "");
-  if (!all.length) return `0 events match; the names are ${listed(data.names)}.`;
+  if (!all.length) return `0 events match; the names are ${listed(data.names)}`;
   const inside = all.filter((at) => starts[at] <= end && starts[at] + us[at] >= start).length;
   const where = inside ? `, ${whole(inside)} of them in this window` : `, none of them in this window: the first one starts at ${digits(starts[all[0]] / 1e3, 6)} ms`;
-  return `${all.length === 1 ? "1 event matches" : `${whole(all.length)} events match`} (${listed(names)})${inside < all.length ? where : ""}.`;
+  return `${all.length === 1 ? "1 event matches" : `${whole(all.length)} events match`} (${listed(names)})${inside < all.length ? where : ""}`;
 }
 
-const about = (data, at) => `${data.names[data.events.name[at]]} (${data.kinds[data.events.kind[at]]}), ${duration(data.events.us[at])}, from ${digits(data.events.start[at] / 1e3, 6)} ms`;
+const about = (data, at) => `${shortened(data.names[data.events.name[at]], 48)} (${data.kinds[data.events.kind[at]]}), ${duration(data.events.us[at])}, from ${digits(data.events.start[at] / 1e3, 6)} ms`;
 
 const WIDGET = {
+  name: "Timeline",
   keeps: true,
 
   controls(data) {
@@ -53,12 +54,13 @@ const WIDGET = {
     const [start, end] = stretch(data, state), gaps = idle(data, start, end).map(([from, to]) => to - from).sort((a, b) => b - a);
     const all = start <= data.start && end >= data.end, busy = sum(clipped(data.busy, start, end)) / Math.max(end - start, 1e-9);
     const title = all ? data.headline : `${data.device} busy ${(100 * busy).toFixed(0)} % of ${duration(end - start)}`;
-    let text = `${whole(gaps.length)} ${gaps.length === 1 ? "gap" : "gaps"}`;
-    if (gaps.length) text += `, the longest ${gaps.slice(0, 3).map(duration).join(", ")}`;
-    text += `. Faults of the whole timeline: ${data.faults.map(({ name, share }) => `${name} (${(100 * share).toFixed(0)} %)`).join(", ") || "none found"}.`;
-    if (state.search) text += ` ${matching(data, state.search, start, end)}`;
-    return { title, text: state.event < 0 ? text : `Chosen: ${about(data, state.event)}. ${text}` };
+    const longest = gaps.length ? `, the longest ${gaps.slice(0, 3).map(duration).join(", ")}` : "";
+    return { title, facts: [["gaps", `${whole(gaps.length)}${longest}`],
+      ["faults of the whole timeline", data.faults.map(({ name, share }) => `${name} (${(100 * share).toFixed(0)} %)`).join(", ") || "none found"],
+      ["found", state.search && matching(data, state.search, start, end)], ["chosen", state.event < 0 ? "nothing: click an event" : about(data, state.event)]] };
   },
+
+  picks: (data) => [{ event: data.events.name.indexOf(data.names.reduce((longest, name, at) => (name.length > data.names[longest].length ? at : longest), 0)) }],
 
   draw(stage, view) {
     stage.view = view;
@@ -79,7 +81,7 @@ function begin(stage) {
     : "Click, then wheel or + and -: zoom. Drag or arrow keys: move. N and P: next and previous event of the device. Home: everything.";
   hint.textContent = usual;
   const { data } = stage.view, names = { kernel: data.device === "GPU" ? "kernel" : `${data.device} busy` };
-  const legend = element("div", { class: "course-legend", "aria-hidden": true }, ...data.kinds.map((kind) =>
+  const legend = element("div", { class: "course-legend", "aria-hidden": "true" }, ...data.kinds.map((kind) =>
     element("span", {}, element("i", { style: `background:${FILLS[kind] ?? "#777777"}` }), names[kind] ?? kind)),
     element("span", {}, element("i", { style: "background:var(--course-faint)" }), `${data.device} idle`), element("span", {}, "paler: short events with pauses"));
   keepKeys(canvas);
@@ -143,15 +145,6 @@ function timeAt({ view }, event) {
   return start + ((event.offsetX - left) / width) * (end - start);
 }
 
-/** The text, or as much of its beginning as there is room for. */
-function fitting(pen, text, room) {
-  const whole = pen.measureText(text).width;
-  if (whole <= room) return text;
-  let letters = Math.min(text.length - 1, Math.ceil((text.length * room) / whole));
-  while (letters > 2 && pen.measureText(`${text.slice(0, letters)}…`).width > room) letters--;
-  return letters > 2 ? `${text.slice(0, letters)}…` : "";
-}
-
 /** Adds a short event to the last bar of its row if they touch: a bar is as opaque as its events fill it. */
 function join(bars, key, left, wide) {
   const line = bars.get(key) ?? [], last = line[line.length - 1];
@@ -186,6 +179,7 @@ function paint(stage) {
   pen.scale(sharp, sharp);
   pen.font = "11px sans-serif";
   pen.textBaseline = "middle";
+  const measure = (text) => pen.measureText(text).width;
   pen.save();
   pen.beginPath();
   pen.rect(area.left, 0, area.width, height);
@@ -205,7 +199,7 @@ function paint(stage) {
       pen.fillStyle = FILLS[data.kinds[kind[at]]] ?? "#777777";
       pen.fillRect(left, y(row[at]) + 2, wide, LINE - 4);
       pen.fillStyle = ["kernel", "CUDA graph"].includes(data.kinds[kind[at]]) ? "#fff" : "#000";
-      if (wide > 12) pen.fillText(fitting(pen, data.names[name[at]], wide - 2), left + 1, y(row[at]) + LINE / 2);
+      if (wide > 12) pen.fillText(fitted(data.names[name[at]], wide - 2, measure), left + 1, y(row[at]) + LINE / 2);
     }
     if (at === state.event) {
       pen.globalAlpha = 1;
@@ -232,7 +226,7 @@ function paint(stage) {
   pen.fillStyle = ink;
   pen.textAlign = "right";
   const titles = [...data.rows.map((one) => one.title), ...faults.map((one) => one.name)];
-  titles.forEach((title, at) => pen.fillText(fitting(pen, title, area.left - 5), area.left - 5, y(at) + LINE / 2));
+  titles.forEach((title, at) => pen.fillText(fitted(title, area.left - 5, measure), area.left - 5, y(at) + LINE / 2));
   pen.textAlign = "center";
   const unit = end - start >= 2e3 ? ["ms", 1e3] : ["µs", 1], bottom = y(lines) + 4;
   pen.fillRect(area.left, bottom, area.width, 1);

@@ -1,15 +1,17 @@
 // What all views share: the browser's own controls with labels, a line of text that a screen reader announces, and a stage to draw on.
 //
 // Each view is one file that defines WIDGET:
+//   name                    what the view explores, its heading
 //   controls(data)          the controls, see `control` below
-//   describe(data, state)   {title, text}: what the picture shows, in words; needs no browser
+//   describe(data, state)   {title, facts}: what the picture shows, one sentence and pairs of a word and its value; needs no browser
 //   draw(stage, view)       draws into the empty element `stage`; `view` is {data, state, width, change}
+//   picks(data)             states, apart from the lists' options, whose description may need more lines than the first; optional
 // Python joins this file and that one, for Jupyter as a module of anywidget, for a page without a kernel as a script.
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]; // Okabe and Ito, as `course_lib.style`
 const FAINT = "var(--course-faint)", NEUTRAL = "var(--course-neutral)"; // an area behind others, and what is not chosen
-const NARROWEST = 300, WIDEST = 900; // px of a stage
+const NARROWEST = 270; // px of a stage
 
 /** An HTML element with attributes, listeners (`onclick: ...`) and children. */
 function element(tag, attributes = {}, ...children) {
@@ -71,11 +73,13 @@ function measurer(stage, weight = "normal") {
   return (text) => pen.measureText(text).width;
 }
 
-/** The text, shortened until it fits. */
+/** The text, shortened until it fits; "" where three letters do not. */
 function fitted(text, room, measure) {
-  let letters = Math.min(text.length, Math.ceil((1.5 * text.length * room) / Math.max(measure(text), 1)));
-  while (letters > 4 && measure(shortened(text, letters)) > room) letters--;
-  return shortened(text, letters);
+  const whole = measure(text);
+  if (whole <= room) return text;
+  let letters = Math.min(text.length - 1, Math.ceil((1.5 * text.length * room) / whole));
+  while (letters > 3 && measure(shortened(text, letters)) > room) letters--;
+  return letters > 3 ? shortened(text, letters) : "";
 }
 
 /** Positions of round numbers on an axis. */
@@ -95,6 +99,14 @@ function axis(left, right, y, values, place, title, text = (value) => digits(val
       shape("line", { x1: place(value), x2: place(value), y1: y, y2: y + 4, stroke: "currentColor" }),
       label(place(value), y + 16, text(value), { "text-anchor": "middle" })]),
     label((left + right) / 2, y + 32, title, { "text-anchor": "middle" }));
+}
+
+/** The height of a count in a histogram whose rare values matter as much as the frequent ones, and labels at the powers of ten. */
+function logCounts(most, left, top, bottom) {
+  const y = (count) => bottom - (Math.log10(count + 1) / Math.log10(most + 1)) * (bottom - top);
+  const labels = [];
+  for (let power = 0; 10 ** power <= most; power++) labels.push(label(left - 4, y(10 ** power) + 4, power < 6 ? whole(10 ** power) : powerOfTen(power), { "text-anchor": "end" }));
+  return { y, labels };
 }
 
 /** Positions in their order, moved apart where labels would overlap. */
@@ -168,9 +180,16 @@ function control(spec, read, write, decimals) {
 function mount(widget, el, data, state, save) {
   el.classList.add("course-view");
   const stage = element("div", { class: "course-stage" });
-  const title = element("strong"), text = element("span");
-  const status = element("div", { role: "status", "aria-live": "polite", class: "course-status" }, title, " ", text);
-  let saving, width = 0, searched = state.search;
+  const title = element("strong"), facts = element("dl");
+  const status = element("div", { role: "status", "aria-live": "polite", class: "course-status" }, title, facts);
+  let saving, width = 0, tallest = 0, searched = state.search;
+  const say = (state) => {
+    const described = widget.describe(data, state);
+    title.textContent = described.title;
+    facts.replaceChildren(...described.facts.filter(([, value]) => value !== "").map(([word, value]) =>
+      element("div", {}, element("dt", {}, `${word}:`), " ", element("dd", {}, value))));
+    tallest = Math.max(tallest, title.offsetHeight + facts.offsetHeight);
+  };
   const change = (part) => {
     Object.assign(state, part);
     refresh();
@@ -179,14 +198,21 @@ function mount(widget, el, data, state, save) {
   };
   const controls = widget.controls(data).map((spec) =>
     ({ spec, ...control(spec, () => state[spec.name], (value) => change({ [spec.name]: value }), () => spec.decimals(state)) }));
+  /** Room for the longest description, so that a choice does not move what is below. */
+  const reserve = () => {
+    const length = (part) => widget.describe(data, { ...state, ...part }).facts.flat().join(" ").length;
+    const options = widget.controls(data).filter(({ kind }) => kind === "choice").flatMap(({ name, options }) => options.map(([, value]) => ({ [name]: value })));
+    const parts = [...options, ...(widget.picks?.(data) ?? [])].map((part) => [length(part), part]).sort(([a], [b]) => b - a);
+    tallest = 0;
+    for (const [, part] of parts.slice(0, 8)) say({ ...state, ...part });
+  };
   const refresh = () => {
     for (const one of controls) {
       one.show();
       one.box.hidden = Boolean(one.spec.hidden?.(state));
     }
-    const said = widget.describe(data, state);
-    title.textContent = `${said.title}.`;
-    text.textContent = said.text;
+    say(state);
+    status.style.setProperty("--course-room", `${tallest}px`);
     if (!width) return;
     const focused = stage.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
     const above = stage.querySelector(".course-scroll")?.scrollTop;
@@ -197,15 +223,16 @@ function mount(widget, el, data, state, save) {
     searched = state.search;
     if (focused !== undefined) stage.querySelector(`[data-key="${focused}"]`)?.focus({ preventScroll: true });
   };
-  el.append(element("div", { class: "course-controls" }, ...controls.map((one) => one.box)), status, stage);
+  el.append(element("div", { class: "course-name" }, widget.name), element("div", { class: "course-controls" }, ...controls.map((one) => one.box)), status, stage);
   refresh();
   const seen = new ResizeObserver(() => {
-    const room = Math.min(Math.max(Math.floor(el.clientWidth), NARROWEST), WIDEST);
+    const room = Math.max(Math.floor(stage.clientWidth), NARROWEST);
     if (room === width) return;
     width = room;
+    reserve();
     refresh();
   });
-  seen.observe(el);
+  seen.observe(stage);
   let ink = getComputedStyle(el).color;
   const watch = widget.keeps && setInterval(() => { // a canvas keeps its colors, and JupyterLab changes its theme without an event here
     if (ink === getComputedStyle(el).color) return;
