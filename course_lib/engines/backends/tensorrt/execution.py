@@ -9,7 +9,6 @@ import numpy as np
 
 from course_lib.engines.backends.tensorrt.loaded import Loaded, Scratch, dimensions
 from course_lib.engines.backends.tensorrt.memory import Buffer, cuda, output_allocator
-from course_lib.engines.backends.tensorrt.profiler import keep_times
 from course_lib.engines.cuda import two_clocks
 from course_lib.engines.cuda.graph import CALLS, REPLAYS, Replay
 from course_lib.engines.plan import Feeds, check_feeds, check_profiles
@@ -145,7 +144,7 @@ class Execution:
 
     def layer_times(self, feeds: Feeds, *, runs: int = 10) -> list[tuple[str, float]]:
         """Time of each layer in milliseconds: one row per layer and run, in order of execution. This run is slower than a normal one."""
-        profiler = keep_times(self._loaded.trt)
+        profiler = _profiler(self._loaded.trt)
         self.infer(feeds)  # a first run loads kernels
         self._context.profiler = profiler
         self._context.enqueue_emits_profile = False
@@ -297,6 +296,20 @@ class Execution:
 
     def _dtype(self, name: str) -> str:
         return next(info.dtype for info in self.outputs if info.name == name)
+
+
+def _profiler(trt: Any) -> Any:
+    """An `IProfiler` whose `rows` are the layers of every run in order of execution: name and milliseconds."""
+
+    class Profiler(trt.IProfiler):
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+            self.rows: list[tuple[str, float]] = []
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.rows.append((layer_name, ms))
+
+    return Profiler()
 
 
 class _Shape:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.engines.backends.tensorrt.log import keep_log
-from course_lib.engines.backends.tensorrt.memory import allocate, cuda
+from course_lib.engines.backends.tensorrt.memory import cuda
 from course_lib.engines.cuda import driver
 from course_lib.engines.plan import Plan, TensorInfo, check_target
 from course_lib.errors import EngineError, PlanError
@@ -130,16 +130,6 @@ def dimensions(shape: Any) -> tuple[int, ...]:
         return tuple(shape)
     except ValueError:  # its length is -1
         return (-1,)
-
-
-def shared_scratch(*engines: Loaded) -> Scratch:
-    """Scratch memory large enough for any one of these engines at a time.
-
-    Raises:
-        EngineError: the device does not have enough free memory.
-    """
-    size = max(loaded.scratch_bytes for loaded in engines)
-    return Scratch(size, allocate(size))
 
 
 def _set_weight_budget(trt: Any, engine: Any, log: Any, budget: int) -> None:
