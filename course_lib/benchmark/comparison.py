@@ -6,14 +6,12 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from course_lib import style
 from course_lib.benchmark.statistics import Interval, Measurement, speedup
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FEWEST_ROUNDS = 10  # an interval of fewer says nothing
 Feeds = Mapping[str, np.ndarray]
@@ -67,11 +65,39 @@ class Comparison:
             "speedup": {n: {"median": s.median, "low": s.low, "high": s.high} for n, s in self.speedups.items()},
         }
 
-    def plot(self, about: str | None = None) -> Figure:
-        """The latency distributions; see `plots.latencies`."""
-        from course_lib.benchmark.plots import latencies
+    def plot(self, about: str | None = None) -> style.Figure:
+        """One row per subject: every latency as a faint dot, the median as a bar, and the speedup over the baseline.
 
-        return latencies(self, about)
+        The title states the result of the subject `about`, by default of the fastest.
+        """
+        names = list(self.measurements)
+        named = about or max(self.speedups, key=lambda name: self.speedups[name].median, default="")
+        figure = style.figure(0.9 + 0.6 * len(names))
+        axes = figure.add_subplot()
+        spread = np.random.default_rng(0)
+        everything = np.concatenate([m.latencies_ms for m in self.measurements.values()])
+        # the slowest percent (a busy machine) would squeeze everything else to the left edge
+        end = 1.05 * float(np.percentile(everything, 99))
+        for row, name in enumerate(reversed(names)):
+            values = self.measurements[name].latencies_ms
+            color = style.color(name == named)
+            axes.plot(values, row + spread.uniform(-0.25, 0.25, len(values)), ".", ms=2, alpha=0.25, color=color)
+            median = self.measurements[name].median_ms
+            axes.plot([median, median], [row - 0.34, row + 0.34], lw=2.5, color=color)
+            label = f"{median:.2f} ms"
+            if name in self.speedups:
+                label += f", {self.speedups[name]}"
+            axes.annotate(label, (median, row + 0.36), ha="left" if median < end / 2 else "right", va="bottom", fontsize=8)
+        axes.set_yticks(range(len(names)), reversed(names))
+        axes.set_ylim(-0.5, len(names) - 0.2)
+        axes.set_xlim(0, end)
+        axes.set_xlabel("latency of one call (ms)")
+        axes.set_title(
+            f"{named}: {self.speedups[named]} the speed of {self.baseline}"
+            if named
+            else f"{self.baseline}: half of the calls take less than {self.measurements[self.baseline].median_ms:.2f} ms"
+        )
+        return figure
 
 
 def compare(

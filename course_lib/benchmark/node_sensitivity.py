@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from course_lib import style
 from course_lib._util.html import LEFT, notebook_table
 from course_lib._util.model_file import open_model
 from course_lib._util.progress_bar import track
-from course_lib.benchmark.accuracy import Deviation, deviation
+from course_lib.benchmark.accuracy import Deviation, decibels, deviation
 from course_lib.benchmark.one_node import Feeds, OneNode, Outputs, reduction, runner, weights_overflow
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
     import onnx
-    from matplotlib.figure import Figure
 
 DType = Literal["fp16", "bf16", "int8"]
 _SHOWN = 20  # rows in a notebook's table
+_LONGEST = 26  # characters of a node's name in a figure; the end tells nodes apart
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,34 @@ class Sensitivity:
             {count: found.relative_error for count, found in tried.items()},
         )
 
-    def plot(self, n: int = 20) -> Figure:
-        """The worst `n` nodes as ranked bars; see `sensitivity_figure`."""
-        from course_lib.benchmark.sensitivity_plot import sensitivity_figure
+    def plot(self, n: int = 20) -> style.Figure:
+        """The worst `n` nodes as horizontal bars, relative error on a logarithmic axis, each labeled in percent and dB.
 
-        return sensitivity_figure(self, n)
+        A node that makes outputs overflow has a bar over the full width, in another color. The title names the worst one.
+        """
+        rows = self.worst(n)
+        errors = np.array([row.deviation.relative_error for row in rows])
+        drawable = errors[np.isfinite(errors) & (errors > 0)]
+        decades = np.log10(drawable) if len(drawable) else np.array([-6.0, -1.0])
+        low, high = 10 ** np.floor(decades.min() - 0.1), 10 ** np.ceil(decades.max() + 0.5)
+        figure, axes = style.subplots(1.1 + 0.22 * max(len(rows), 2))
+        for place, row in enumerate(rows):
+            overflows = row.deviation.nonfinite > 0
+            axes.barh(
+                place, high if overflows else max(errors[place], low), color=style.color(1 if overflows else 0), height=0.7
+            )
+            at, inside = (low * 1.05, True) if overflows else (max(errors[place], low), False)
+            color = "white" if inside else "black"
+            axes.annotate(
+                _label(row), (at, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=color
+            )
+        axes.set_yticks(range(len(rows)), [_shortened(row) for row in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        axes.set_xlabel("relative error of the outputs, L2 (log)")
+        figure.suptitle(_takeaway(self), fontsize=10, fontweight="bold")  # over the names too: it is longer than the axes
+        return figure
 
     def _repr_html_(self) -> str:
         columns = ("", "node", "operator", "relative error", "SQNR (dB)", "largest error", "answers changed", "not finite")
@@ -132,6 +156,35 @@ class Sensitivity:
             rows.append(({}, (str(rank), row.node, row.operator, *figures, str(d.nonfinite or ""))))
         caption = f"{self.dtype}: each node reduced alone, the worst {len(rows)} of {len(self.rows)}"
         return notebook_table(caption, dict.fromkeys(columns, LEFT), rows)
+
+
+def _label(row: NodeError) -> str:
+    if row.deviation.nonfinite:
+        return f"{row.deviation.nonfinite} output values NaN or infinite"
+    if row.deviation.relative_error == 0:
+        return "no error"
+    return f"{in_percent(row.deviation.relative_error)}, {row.deviation.sqnr_db:.0f} dB"
+
+
+def _shortened(row: NodeError) -> str:
+    return row.node if len(row.node) <= _LONGEST else "..." + row.node[-_LONGEST:]
+
+
+def _takeaway(found: Sensitivity) -> str:
+    lost = sum(row.deviation.nonfinite > 0 for row in found.rows)
+    if lost:
+        return f"{found.dtype}: {lost} of {len(found.rows)} nodes alone make the outputs overflow, first {_shortened(found.rows[0])}"
+    if not found.rows or found.rows[0].deviation.relative_error == 0:
+        return f"{found.dtype}: no node changes the outputs"
+    errors = [row.deviation.relative_error for row in found.rows]
+    first, others = _shortened(found.rows[0]), errors[0] / max(float(np.median(errors)), 1e-30)
+    return f"{found.dtype}: {first} alone leaves {decibels(errors[0]):.0f} dB, {others:.0f} times the median node's error"
+
+
+def in_percent(share: float) -> str:
+    """Two significant digits, and never an exponent for a large one: ``0.21 %``, ``4.5 %``, ``210 %``."""
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 99.5 else f"{value:.2g} %"
 
 
 def sensitivity(

@@ -13,9 +13,8 @@ from onnx import helper, numpy_helper, parser
 
 from course_lib import style
 from course_lib.benchmark.accuracy import relative_error
-from course_lib.benchmark.node_sensitivity import Sensitivity, sensitivity
+from course_lib.benchmark.node_sensitivity import Sensitivity, in_percent, sensitivity
 from course_lib.benchmark.one_node import runner
-from course_lib.benchmark.sensitivity_plot import in_percent
 from course_lib.errors import BuildError, CourseError, EngineError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, cast, fake_quantize, insert_qdq
