@@ -9,7 +9,7 @@ from course_lib.grading.batch import intake
 from course_lib.grading.integrity import matches
 from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
-from course_lib.profiling.layer_tables.diff_text import listed
+from course_lib.profiling.layer_tables.table_diff import listed
 
 _NAMED = 6  # of those whom a reason concerns, so many are named
 

@@ -19,8 +19,7 @@ from course_lib.engines.layers import dtype_name
 from course_lib.errors import CourseError
 from course_lib.labs import Examiner, Lab
 from course_lib.labs.framework import onnx_model
-from course_lib.profiling.layer_tables.diff_text import counted, listed
-from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, diff
+from course_lib.profiling.layer_tables.table_diff import Change, TableDiff, Together, counted, diff, listed
 from course_lib.recipe import Recipe
 
 _WIDEST_FIRST = ("Float", "BFloat16", "Half", "FP8", "Int8", "FP4", "Int4")

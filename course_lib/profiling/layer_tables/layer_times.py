@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from course_lib import style
 from course_lib._util.html import LEFT, WIDE, notebook_table
 from course_lib.engines.backends.onnxruntime.layers import ort_kernel_ms
+from course_lib.profiling.layer_tables.boxes import short
 from course_lib.profiling.layer_tables.dtypes import joined
-from course_lib.style import breakable_html
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.engines import Layer, LayerTable
+
+_GRAY = "#bbbbbb"
+_HUES = len(style.COLORS) - 1  # all but black, which is the color of the text
+_LONGEST_NAME = 32
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,49 @@ class LayerTimings:
         """Such as ``"8 of 58 layers take half of 1.84 ms"``."""
         return f"{self.needed_for(0.5)} of {len(self.names)} layers take half of {self.total_ms:.3g} ms"
 
-    def plot(self, n: int = 12, *, color: Literal["operator", "dtype"] = "operator") -> Figure:
-        """Draw the `n` longest layers as bars and the sum of the others; see `layer_times_figure.time_bars`."""
-        from course_lib.profiling.layer_tables.layer_times_figure import time_bars
+    def plot(self, n: int = 12, *, color: Literal["operator", "dtype"] = "operator") -> style.Figure:
+        """One bar for each of the `n` longest layers, longest on top, and a hatched one for all the others together.
 
-        return time_bars(self, n, color)
+        Without a layer table, all bars have the same color.
+
+        Args:
+            n: at least 1.
+            color: by the ONNX operators inside a layer, or by the datatypes of its computation. The group with the longest total time
+                is first in the legend; beyond six groups, bars are gray.
+        """
+        shown = self.heaviest(n)
+        rest = len(self.names) - len(shown)
+        rest_ms = max(0.0, self.total_ms - sum(layer.ms for layer in shown))
+        sums = self.by_operator() if color == "operator" else self.by_dtype()
+        hues = {group: style.color(place) if place < _HUES else _GRAY for place, group in enumerate(sums)}
+
+        def group(layer: LayerTime) -> str:
+            return self.operators(layer) if color == "operator" else layer.dtypes
+
+        rows = len(shown) + bool(rest)
+        figure, axes = style.subplots(1.4 + 0.26 * rows)
+        total, edge = self.total_ms or 1.0, 1.35 * max((layer.ms for layer in shown), default=1.0)
+        for row, layer in enumerate(shown):
+            axes.barh(row, layer.ms, color=hues[group(layer)], height=0.7)
+            told = f"{layer.ms:.3f}, {layer.share:.0%}"
+            axes.annotate(told, (layer.ms, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
+        if rest:
+            off = ", beyond the scale" if rest_ms > edge else ""
+            axes.barh(len(shown), min(rest_ms, edge), color="white", edgecolor=_GRAY, hatch="//", height=0.7)
+            label = f"{rest_ms:.3f}, {rest_ms / total:.0%}{off}"
+            axes.text(0.02 * edge, len(shown), label, va="center", fontsize=8, backgroundcolor="white")
+        axes.set_yticks(
+            range(rows), [short(layer.name, _LONGEST_NAME) for layer in shown] + [f"{rest} others"] * bool(rest), fontsize=8
+        )
+        axes.set(xlim=(0, edge), ylim=(rows - 0.4, -0.6), xlabel="share of all layers, time of one inference (ms)")
+        if self.table is not None:
+            seen = {group(layer) for layer in shown}
+            for name, ms in sums.items():
+                if name in seen and hues[name] != _GRAY:
+                    axes.barh([0], [0], color=hues[name], label=f"{short(name, _LONGEST_NAME)}: {ms / total:.0%}")
+            style.name_colors(axes)
+        axes.set_title(self.takeaway())
+        return figure
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values with the medians, without the single runs."""
@@ -178,7 +219,8 @@ class LayerTimings:
         """The longest layers as a table; the rest in one row."""
         shown = self.heaviest(15)
         rows: list[tuple[str, ...]] = [
-            (f"{one.ms:.4f}", f"{one.share:.1%}", breakable_html(one.name), self.operators(one), one.dtypes) for one in shown
+            (f"{one.ms:.4f}", f"{one.share:.1%}", style.breakable_html(one.name), self.operators(one), one.dtypes)
+            for one in shown
         ]
         if rest := len(self.names) - len(shown):
             left = max(0.0, self.total_ms - sum(layer.ms for layer in shown))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from course_lib import style
+from course_lib._util.html import LEFT, notebook_table
 from course_lib.engines import Layer, LayerTable
 from course_lib.profiling.layer_tables.boxes import nodes_of
 from course_lib.profiling.layer_tables.dtypes import traits
@@ -18,6 +20,16 @@ _MOVES = {
     *("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Split", "Concat", "Expand", "Gather", "Shape"),
     *("Identity", "Cast", "QuantizeLinear", "DequantizeLinear"),
 }
+_WORDS = {"kept": "", "appeared": "added", "vanished": "gone"}  # the other kinds speak for themselves
+# of a table's rows: what is one kernel less, in another place, or one more; transparent, so that dark themes stay readable
+_TINTS = {
+    "merged": f"{style.COLORS[2]}33",
+    **dict.fromkeys(("regrouped", "repeated"), f"{style.COLORS[0]}33"),
+    "split": f"{style.COLORS[1]}33",
+    "appeared": f"{style.COLORS[4]}33",
+    "vanished": "#80808033",
+}
+_MOST = 3  # patterns that a sentence names before it counts the rest
 
 
 @dataclass(frozen=True)
@@ -146,20 +158,76 @@ class TableDiff:
 
     @property
     def headline(self) -> str:
-        """One line: the number of kernels, and what matters most."""
-        from course_lib.profiling.layer_tables.diff_text import headline
-
-        return headline(self)
+        """The number of kernels, what was fused or taken apart most, and the type that changed most."""
+        old, new = len(self.before.kernels), len(self.after.kernels)
+        more = [change for change in self.of("split", "regrouped") if len(change.after) > len(change.before)]
+        clauses = [f"{_called(best)} fused in {_places(best.places)}" for best in self.fused[:1] if new <= old]
+        clauses += [f"{_called(worst)} taken apart in {_places(worst.places)}" for worst in self.parted[:1] if new > old]
+        clauses += [f"split in {_places(len(more))}"] if more and not clauses else []
+        types = _moves(self, "reads") or _moves(self, "weights")
+        clauses += [f"{move} in {_kernels(n)}" for move, n in types.most_common(1)]
+        counts = f"{_kernels(old)} became {new}" if old != new else f"{_kernels(old)} stayed {new}"
+        return counts + (f": {', '.join(clauses)}" if clauses else "")
 
     def __str__(self) -> str:
-        from course_lib.profiling.layer_tables.diff_text import sentences
+        return "\n".join(self._sentences())
 
-        return "\n".join(sentences(self))
+    def _sentences(self) -> Iterator[str]:
+        """One sentence for each kind of change that occurs."""
+        yield f"{_kernels(len(self.before.kernels))} before, {len(self.after.kernels)} after; {len(self.unchanged)} unchanged."
+        if not self.of("kept", "merged", "split", "regrouped", "repeated"):
+            yield (
+                "The two tables have no ONNX node in common, so no kernel could be matched: compare plans of one export, "
+                "in which nodes have the same names."
+            )
+        for word, found in (("Fused", self.fused), ("Taken apart", self.parted)):
+            if found:
+                yield f"{word}: {listed(f'{what} in {_places(what.places)}' for what in found)}."
+        for kind in ("merged", "split", "regrouped", "repeated"):
+            patterns = Counter(_pattern(self, change) for change in self.changes if change.kind == kind)
+            if patterns:
+                yield f"{kind.capitalize()}: {listed(f'{what} in {_places(n)}' for what, n in patterns.most_common())}."
+        for what in ("reads", "weights", "writes", "format"):
+            if moves := _moves(self, what):
+                yield f"{what.capitalize()}: {listed(f'{move} in {_kernels(n)}' for move, n in moves.most_common())}."
+        for word, kernels in (
+            ("Added", [c.after[0] for c in self.of("appeared")]),
+            ("Gone", [c.before[0] for c in self.of("vanished")]),
+        ):
+            if kernels:
+                yield f"{word}: {_kernels(len(kernels))} ({_holding(self, kernels)})."
+        for side, nodes in (("before", self.only_before), ("after", self.only_after)):
+            if nodes:
+                types = Counter(self.operators([node]) for node in nodes)
+                yield f"Nodes that only the graph {side} has: {_summed(types)}."
 
     def _repr_html_(self) -> str:
-        from course_lib.profiling.layer_tables.diff_text import table
+        """One row per change, in order of execution; unchanged kernels in one row at the end. Names of kernels and nodes are tooltips."""
+        from markupsafe import Markup
 
-        return table(self)
+        def named(kernels: Sequence[Layer]) -> Markup:
+            holds = ((kernel.name, self.operators(kernel.onnx_nodes) or "no ONNX node") for kernel in kernels)
+            return Markup("<br>").join(Markup('<span title="{}">{}</span>').format(*one) for one in holds)
+
+        kinds = [
+            what for what in ("reads", "weights", "writes", "format") if any(what in change.differs for change in self.changes)
+        ]
+        rows = [
+            (
+                {"style": f"background:{_TINTS.get(change.kind, 'transparent')}", "title": ", ".join(change.nodes)},
+                (
+                    _WORDS.get(change.kind, change.kind),
+                    named(change.before),
+                    named(change.after),
+                    *(" → ".join(change.differs.get(what, ())) for what in kinds),
+                ),
+            )
+            for change in self.changes
+            if not change.unchanged
+        ]
+        if self.unchanged:
+            rows.append(({}, ("", f"{_kernels(len(self.unchanged))} unchanged")))
+        return notebook_table(self.headline, dict.fromkeys(("", "before", "after", *kinds), f"{LEFT};vertical-align:top"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -216,3 +284,55 @@ def _kind(before: Collection[Layer], after: Collection[Layer]) -> Kind:
 def _differs(before: Collection[Layer], after: Collection[Layer]) -> dict[str, tuple[str, str]]:
     old, new = traits(before), traits(after)
     return {what: (old[what], new[what]) for what in old if old[what] and new[what] and old[what] != new[what]}
+
+
+def _pattern(diff: TableDiff, change: Change) -> str:
+    return f"{_kernels(len(change.before))} became {len(change.after)} ({diff.operators(change.nodes)})"
+
+
+def _moves(diff: TableDiff, what: str) -> Counter[str]:
+    """How many kernels of the new plan have another type or format than before, by what it is and was."""
+    moves: Counter[str] = Counter()
+    for change in diff.changes:
+        old = traits(change.before)[what]
+        for kernel in change.after if what in change.differs else ():
+            new = traits([kernel])[what]
+            if new and new != old:
+                moves[f"{new} instead of {old}"] += 1
+    return moves
+
+
+def _holding(diff: TableDiff, kernels: Sequence[Layer]) -> str:
+    holds = Counter(diff.operators(kernel.onnx_nodes) for kernel in kernels if kernel.onnx_nodes)
+    bare = Counter(kernel.short_name for kernel in kernels if not kernel.onnx_nodes)
+    texts = [_summed(holds)] if holds else []
+    texts += [f"without an ONNX node: {_summed(bare)}"] if bare else []
+    return "; ".join(texts)
+
+
+def _called(together: Together) -> str:
+    return str(together).partition(" (")[0]
+
+
+def _places(n: int) -> str:
+    return counted(n, "place")
+
+
+def _kernels(n: int) -> str:
+    return counted(n, "kernel")
+
+
+def counted(n: int, thing: str) -> str:
+    """``"1 kernel"``, ``"2 kernels"``."""
+    return f"{n} {thing}{'' if n == 1 else 's'}"
+
+
+def _summed(things: Counter[str]) -> str:
+    return listed(thing if n == 1 else f"{n} {thing}" for thing, n in things.most_common())
+
+
+def listed(texts: Iterable[str], most: int = _MOST) -> str:
+    """The first few, and how many more there are: ``"a, b, c and 3 more"``."""
+    every = list(texts)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
