@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
@@ -55,7 +56,6 @@ def figure(height: float = 3.0, *, width: float = WIDTH) -> Figure:
     matplotlib.rcParams.update(
         {
             "axes.facecolor": "none",
-            "axes.formatter.min_exponent": 4,  # raised exponents are too small on a phone
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlesize": 10,
@@ -227,11 +227,14 @@ def breakable_html(name: str) -> Markup:
 
 
 def picture_for_output(drawn: Figure) -> tuple[str, str]:
-    """The MIME type and the content of the figure in a notebook: PNG in base64, or SVG where COURSE_FIGURES is "svg", as in the book."""
+    """The MIME type and the content of the figure in a notebook.
+
+    It is PNG in base64, or SVG where COURSE_FIGURES is "svg". Where it is "book", the page writes the title, which has more room there.
+    """
     from base64 import b64encode
 
-    if os.environ.get("COURSE_FIGURES") == "svg":
-        return "image/svg+xml", svg(drawn)
+    if form := os.environ.get("COURSE_FIGURES"):
+        return "image/svg+xml", svg(drawn, titled=form == "svg")
     return "image/png", b64encode(png(drawn)).decode()
 
 
@@ -249,9 +252,15 @@ def png(drawn: Figure) -> bytes:
         card.remove()
 
 
-def svg(drawn: Figure) -> str:
-    """The figure as an SVG file that has dark colors where the page around it is dark."""
-    text = _saved(drawn, "svg").decode()
+def svg(drawn: Figure, *, titled: bool = True) -> str:
+    """The figure as an SVG file that has dark colors where the page around it is dark. Without its title it has that as description."""
+    _lift_title(drawn)
+    title = drawn.get_suptitle()
+    metadata = {"Date": None, "Title": alt_text(drawn), "Description": None if titled else title}
+    if not titled:
+        drawn.suptitle("")
+    text = _saved(drawn, "svg", metadata=metadata).decode()
+    drawn.suptitle(title)
     # Verdana is as wide, others are narrower.
     text = re.sub(r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text)
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)
@@ -272,7 +281,8 @@ def _dark_rules(text: str) -> str:
         else:
             light = _against(color, white=False)
             rules.append(f':is(text, use)[style*="fill: {color}"] {{fill: {light} !important}}')
-            rules.append(f':is(use, path[style*="fill: none"])[style*="stroke: {color}"] {{stroke: {light} !important}}')
+            lines = 'use, defs path, path[style*="fill: none"]'  # a marker's own path has its rim
+            rules.append(f':is({lines})[style*="stroke: {color}"] {{stroke: {light} !important}}')
     rules.append(
         'use[style*="-opacity"] {fill-opacity: 0.7 !important; stroke-opacity: 0.7 !important}'
     )  # pale dots would drown
@@ -288,11 +298,30 @@ def _saved(drawn: Figure, form: str, **options: Any) -> bytes:
     _lift_title(drawn)
     for axes in drawn.axes:
         axes.xaxis.label.set_wrap(True)
+        for axis in (axes.xaxis, axes.yaxis):
+            _number_powers(axis)
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "course", "svg.fonttype": "none"}):  # equal figures are equal files
-        metadata = {"Date": None, "Title": alt_text(drawn)} if form == "svg" else None
-        drawn.savefig(buffer, format=form, metadata=metadata, **options)
+        drawn.savefig(buffer, format=form, **options)
     return buffer.getvalue()
+
+
+def power(value: float) -> str:
+    """A number in the notation of an axis over many powers of ten: ``1e-4``."""
+    return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{value:.0e}")
+
+
+def _number_powers(axis: Axis) -> None:
+    """A logarithmic axis has one notation, 0.5 and 1,000 or 1e-6 and 1e0: raised exponents are too small on a phone."""
+    from matplotlib.ticker import LogFormatter, LogLocator, NullFormatter
+
+    if axis.get_scale() != "log" or not isinstance(axis.get_major_formatter(), LogFormatter):
+        return
+    low, high = axis.get_view_interval()
+    if high < 1000 * low and type(axis.get_major_locator()) is LogLocator and axis.get_transform().base == 10:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:,.9g}" if low > 1e-4 and high < 1e8 else lambda value, _: power(value))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _lift_title(drawn: Figure) -> None:

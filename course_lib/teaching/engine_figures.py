@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 DEFAULT = "tuned at 8"
+_LABELS = {"three profiles": "3 profiles, tuned at 1, 8 and 64"}
 
 
 def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
@@ -27,7 +28,7 @@ def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
     figure, axes = style.subplots(3.2)
     for index, name in enumerate(_unique(found, "engine")):
         points = sorted((row["batch"], row["ms"] / best[row["batch"]]) for row in found if row["engine"] == name)
-        axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=name)
+        axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.5, color=style.color(index), label=_LABELS.get(name, name))
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
     axes.set(xlabel=f"batch size\n{source}", ylabel="time (best engine = 1)")

@@ -133,14 +133,10 @@ def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], labe
         label: label of the horizontal axis, with its unit.
         title: the takeaway.
     """
-    from matplotlib.ticker import NullFormatter
-
     figure, axes = style.subplots(3.2)
     for index, (name, traffics) in enumerate(variants.items()):
         axes.loglog(sizes, [traffic.total_bytes / _MB for traffic in traffics], "o-", color=style.color(index), label=name)
     axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_major_formatter("{x:g}")
     axes.set(xlabel=label, ylabel="megabytes moved")
     axes.set_title(title)
     style.name_lines(axes)

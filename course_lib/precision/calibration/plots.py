@@ -35,7 +35,6 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     axes.stairs(counts, edges, fill=True, color="#BBBBBB")
     axes.set_yscale("log")
     axes.set_xlim(0, 1.02 * max(edges[-1], *thresholds.values(), 0))
-    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel=f"absolute value of {histogram.name}", ylabel=f"values per {edges[1]:.2g} (log)")
     marks = {
         f"{label}: {threshold:.3g}\nclips {100 * histogram.share_above(threshold):.2g} %": threshold

@@ -111,5 +111,7 @@ def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | 
     boxes.box(axes, _KERNEL, y, 0.9 * boxes.KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
-    axes.text(left, y - 0.24, boxes.fitted(operators or "no ONNX node", _KERNEL_POINTS, weight), weight=weight, va="center")
-    axes.text(left, y + 0.3, boxes.fitted(kernel.short_name, _KERNEL_POINTS), va="center", color="#333333")
+    name = kernel.short_name
+    what = operators or ("new layout" if name.startswith(("Move", "Reformat")) else "no ONNX node")
+    axes.text(left, y - 0.24, boxes.fitted(what, _KERNEL_POINTS, weight), weight=weight, va="center")
+    axes.text(left, y + 0.3, boxes.fitted(name, _KERNEL_POINTS), va="center", color="#333333")

@@ -36,13 +36,14 @@ _MOST_ROWS = 8  # of one sort; more threads or streams than that are counted, no
 _INKS = {"operator": "black"} | dict.fromkeys(
     ("call", "call that waits", "copy"), style.BLACK_ON_COLOR
 )  # other names are white
+_VISIBLE = 6  # pixels of a class in a row from which the legend has its name
 _SOLID = 0.85  # share of a bar from which pauses do not show
 _DEEPEST = 3  # ranges inside ranges
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """The bar for one event, or for several events less than a pixel apart. Such a bar has no text, and is paler above their share."""
+    """The bar for one event, or for several events less than a pixel apart. Such a bar has no text, and is as high as their share."""
 
     start: float
     end: float
@@ -107,10 +108,11 @@ def draw_timeline(
     axes.set_xlim(shown.start_us / size, shown.end_us / size)
     style.name_rows(axes, [row.name for row in rows])
     pauses = any(bar.share < _SOLID for classes in drawn for bars in classes.values() for bar in bars)
-    notes = ["; paler: pauses between short events"] if pauses else []
-    notes += [f"; {left_out} more rows are not drawn"] if left_out else []
+    notes = ["\nlow bars: short events with pauses"] if pauses else []
+    notes += [f"\n{left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
-    _legend(axes, {kind for classes in drawn for kind in classes}, device, idle=bool(places))
+    wide = {kind for classes in drawn for kind, bars in classes.items() if _covered(bars, pixel) >= _VISIBLE * pixel}
+    _legend(axes, wide, device, idle=bool(places))
     axes.set_title(title or (timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
     return figure
 
@@ -179,26 +181,27 @@ def _joined(bars: Iterable[_Bar], pixel: float) -> list[_Bar]:
     return line
 
 
-def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
-    from matplotlib.colors import to_rgba
+def _covered(bars: Iterable[_Bar], pixel: float) -> float:
+    return sum(max(bar.end - bar.start, pixel) for bar in bars)
 
+
+def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
     spans: list[Interval] = []
-    colors, edges = [], []
+    edges = []
     for bar in bars:
         start, end = max(bar.start, shown.start_us), min(bar.end, shown.end_us)
         if end < start:
             continue
-        spans.append((start / size, max(end - start, pixel) / size))
-        paler = bar.share < _SOLID
-        colors.append(to_rgba(_COLORS[kind], 0.3 if paler else 1.0))
-        if paler:
+        if bar.share < _SOLID:
             axes.bar(start / size, -0.72 * bar.share, (end - start) / size, place + 0.36, align="edge", color=_COLORS[kind])
+            continue
+        spans.append((start / size, max(end - start, pixel) / size))
         edges.append(0.5 if end - start > 4 * pixel else 0.0)  # tells neighbors apart where there is room
         letters = int((end - start) / pixel / _CHARACTER) - 1
         if bar.text and letters >= min(len(bar.text), 6):
             text = bar.text if len(bar.text) <= letters else f"{bar.text[: letters - 1]}…"
             axes.text((start + end) / 2 / size, place, text, ha="center", va="center", color=_INKS.get(kind, "white"))
-    axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=colors, edgecolors="white", linewidths=edges)
+    axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=_COLORS[kind], edgecolors="white", linewidths=edges)
 
 
 def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float, pixel: float) -> None:

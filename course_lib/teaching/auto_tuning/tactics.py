@@ -79,8 +79,6 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
         tuning: the paired measurement.
         winners: results of `first_impression`, one for each repetition.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     names = list(tuning.times_ms)
     won = Counter(winners)
     figure, (left, right) = style.subplots(1.1 + 0.4 * len(names), 1, 2, sharey=True, width_ratios=(2, 1))
@@ -90,9 +88,6 @@ def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
         left.plot(times, [row] * len(times), "|", color=hue, alpha=0.5, ms=12)
         left.plot(tuning.medians_ms[name], row, "D", color=hue, ms=6)
     left.set_xscale("log")
-    left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    left.xaxis.set_major_formatter("{x:g}")
-    left.xaxis.set_minor_formatter(NullFormatter())
     style.name_rows(left, names)
     left.set_xlabel("ms (diamond: median)")
     bars = right.barh(range(len(names)), [won[name] for name in names], 0.6, color=hues)

@@ -64,7 +64,8 @@ def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Fi
     figure, axes = style.subplots(3.0)
     for index, step in enumerate(steps):
         share = [100 * size / (math.ceil(size / step) * step) for size in sizes]
-        axes.plot(sizes, share, color=style.color(index), label=f"tile of {step}", lw=1.5)
+        dashes = "--" if step == max(steps) else "-"  # shows the line of a smaller tile below it
+        axes.plot(sizes, share, dashes, color=style.color(index), label=f"tile of {step}", lw=1.5)
     worst = max(steps)
     half = 50 * (worst + 1) / worst
     axes.annotate(f"at {worst + 1}: {half:.0f} %", (worst + 1, half), (0, -12), textcoords="offset points", ha="center")

@@ -10,7 +10,6 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from course_lib.benchmark.statistics import Interval, Measurement
@@ -72,7 +71,6 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
     for index, (name, values) in enumerate(series.items()):
         axes.loglog(np.arange(1, len(values) + 1), values, "o-", ms=4, lw=1, color=style.color(index), label=name)
     axes.set(xlabel="number of the call since the engine was loaded", ylabel="latency (ms)")
-    _plain_numbers(axes)
     style.name_lines(axes)
     axes.set_title(title)
     return figure
@@ -103,7 +101,6 @@ def distribution(measured: Measurement, title: str) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel="latency of one call (ms, logarithmic)", ylabel=f"calls, of {len(values):,}")
     hues = (style.color(0), style.color(1), "#555555", "#555555")
     style.mark_values(axes, {f"{name} {value:.2f} ms": value for name, value in marks.items()}, hues)
-    _plain_numbers(axes, y=False)
     axes.set_title(title)
     return figure
 
@@ -150,28 +147,15 @@ def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
     above.loglog(sizes, medians[0] * np.array(sizes), color="#777777", lw=1, ls="--", label="n calls of batch 1")
     above.set(xlabel="batch size n", ylabel="latency of the call (ms)")
     above.set_xticks(sizes, [str(size) for size in sizes])
-    _plain_numbers(above, x=False)
     above.minorticks_off()
     style.name_lines(above)
     below.plot(medians, rates, "o-", color=style.color(2))
     for size, x, y in zip(sizes, medians, rates, strict=True):
         below.annotate(str(size), (x, y), (4, -10), textcoords="offset points", fontsize=8)
     below.set(xscale="log", xlabel="latency of the call (ms)", ylabel="throughput (images/s)")
-    _plain_numbers(below, y=False)
     below.margins(y=0.15)
     best = int(np.argmax(rates))
     gain, price = rates[best] / rates[0], medians[best] / medians[0]
     takeaway = f"Batch {sizes[best]}: {gain:.1f} times the throughput of batch {sizes[0]}, {price:.1f} times the latency"
     figure.suptitle(takeaway)
     return figure
-
-
-def _plain_numbers(axes: Axes, *, x: bool = True, y: bool = True) -> None:
-    """0.5 instead of 5 x 10^-1 on logarithmic axes."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    for axis in [axis for axis, wanted in ((axes.xaxis, x), (axes.yaxis, y)) if wanted]:
-        wide = np.ptp(np.log10(axis.get_view_interval())) > 3
-        axis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_locator(LogLocator(subs=()))

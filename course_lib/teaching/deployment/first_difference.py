@@ -53,11 +53,10 @@ class Places:
         for index, row in enumerate(self.rows):
             axes.plot(max(row.error, floor), index, "o", color=style.color(1 if row.error > limit else 0))
         axes.axvline(limit, color="#777777", lw=1, ls="--")
-        axes.annotate(f"limit {limit:g}", (limit, 1), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points",
+        axes.annotate(f"limit {style.power(limit)}", (limit, 1), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points",
                       ha="center", color="#555555")  # fmt: skip
         style.name_rows(axes, [row.node for row in self.rows])
         axes.set(xscale="log", xlabel="relative error against PyTorch (log)")
-        axes.xaxis.set_major_formatter("{x:g}")  # raised exponents are too small on a phone
         axes.grid(axis="y", color="#eeeeee")
         figure.suptitle(title)
         return figure

@@ -35,8 +35,6 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel=f"new tokens in one call\n{source}", ylabel="operations per byte read", title=title)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     style.name_lines(axes)
     return figure
 
@@ -56,7 +54,6 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
         axes.plot(tokens, gib, "o-", markevery=[-1], color=style.color(index), label=label)
         axes.annotate(f"{gib[-1]:.2g} GiB", (tokens[-1], gib[-1]), (-6, 2), textcoords="offset points", ha="right", fontsize=8)
     axes.set(xscale="log", yscale="log", xlabel="tokens of one sequence", ylabel="keys and values (GiB)", title=title)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     style.name_lines(axes)
     return figure
 
