@@ -9,11 +9,10 @@ import pytest
 
 from course_lib.engines.backends.tensorrt import memory
 from course_lib.engines.cuda import driver
-from course_lib.engines.cuda import graph as cuda_graph
 from course_lib.standin import gpu
 from tests.doubles.rig import install
 
-CACHES = (driver.capability, cuda_graph.driver, memory._primary)
+CACHES = (driver.capability, memory._primary)
 
 
 @pytest.fixture

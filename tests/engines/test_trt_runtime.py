@@ -23,7 +23,7 @@ from tests.doubles.rig import install
 from tests.runtime import checks
 from tests.runtime.material import prepare
 
-CACHES = (driver.capability, cuda_graph.driver, memory._primary)
+CACHES = (driver.capability, memory._primary)
 
 
 @pytest.fixture(scope="module")

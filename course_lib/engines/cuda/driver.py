@@ -1,10 +1,12 @@
-"""Queries to NVIDIA's driver that must come before any CUDA library is loaded."""
+"""NVIDIA's driver: its calls, and queries that must come before any CUDA library is loaded."""
 
 from __future__ import annotations
 
 import ctypes
 import uuid
 from functools import cache
+
+from course_lib.errors import BackendUnavailable, EngineError
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{MAJOR,MINOR} in cuda.h
 
@@ -47,7 +49,7 @@ def uuids() -> tuple[str, ...]:
     """
     if capability() is None:
         return ()
-    driver, count, found = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), []
+    driver, count, found = library(), ctypes.c_int(), []
     driver.cuDeviceGetCount(ctypes.byref(count))
     for ordinal in range(count.value):
         device, name = ctypes.c_int(), (ctypes.c_ubyte * 16)()
@@ -57,9 +59,33 @@ def uuids() -> tuple[str, ...]:
 
 
 def _driver() -> ctypes.CDLL | None:
-    """NVIDIA's initialized driver; None if there is no driver or no device."""
+    """The initialized driver; None if there is no driver or no device."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        driver = library()
+    except BackendUnavailable:
         return None
     return driver if driver.cuInit(0) == 0 else None
+
+
+def library() -> ctypes.CDLL:
+    """The driver's functions, which return a status.
+
+    Raises:
+        BackendUnavailable: there is no driver.
+    """
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise BackendUnavailable("no NVIDIA driver answers on this machine") from None
+
+
+def call(driver: ctypes.CDLL, name: str, *arguments: object, advice: str = "") -> None:
+    """Call a function of the driver.
+
+    Raises:
+        EngineError: it returned an error; the text names both, and ends with `advice`.
+    """
+    if status := getattr(driver, name)(*arguments):
+        text = ctypes.c_char_p()
+        driver.cuGetErrorName(status, ctypes.byref(text))
+        raise EngineError(f"{name} failed with {text.value.decode() if text.value else f'error {status}'}{advice}")

@@ -10,10 +10,9 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.engines.cuda import driver
 
 REPLAYS, CALLS = "replays of a CUDA graph", "calls in a row"  # how the device's clock times an engine
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do meanwhile does not spoil the capture
@@ -27,23 +26,35 @@ class CudaGraph:
         record: enqueues the work. It must have run once before, because libraries allocate and load kernels in the first run.
 
     Raises:
+        BackendUnavailable: no driver.
         EngineError: something in the work cannot be captured, such as a synchronization or an allocation.
     """
 
     def __init__(self, stream: int, record: Callable[[], None]) -> None:
-        self._driver = driver()
-        self._driver.begin_capture(stream)
+        self._library = driver.library()
+        graph, self._executable = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
         try:
             record()
         except BaseException:
-            self._driver.abandon_capture(stream)
+            self._library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
+            if graph:
+                self._library.cuGraphDestroy(graph)
             raise
-        self._executable = self._driver.end_capture(stream)
-        weakref.finalize(self, self._driver.destroy, self._executable).atexit = False  # at exit the context goes first
+        self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+        try:
+            self._call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
+        finally:
+            self._call("cuGraphDestroy", graph)
+        finalizer = weakref.finalize(self, self._library.cuGraphExecDestroy, self._executable)
+        finalizer.atexit = False  # at exit the context goes first
 
     def launch(self, stream: int) -> None:
         """Enqueue all of it on a stream."""
-        self._driver.launch(self._executable, stream)
+        self._call("cuGraphLaunch", self._executable, ctypes.c_void_p(stream))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        driver.call(self._library, name, *arguments, advice=": this work cannot be captured as a CUDA graph")
 
 
 class Replay:
@@ -72,51 +83,3 @@ class Replay:
             self._graph, self.captured = CudaGraph(stream, enqueue), state
         assert self._graph is not None
         self._graph.launch(stream)
-
-
-class _Driver:
-    """The six calls of libcuda that graphs take."""
-
-    def __init__(self) -> None:
-        try:
-            self._library = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise BackendUnavailable("CUDA graphs need an NVIDIA driver, and none answers on this machine") from None
-
-    def begin_capture(self, stream: int) -> None:
-        self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
-
-    def end_capture(self, stream: int) -> int:
-        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
-        try:
-            self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
-        finally:
-            self._call("cuGraphDestroy", graph)
-        return int(executable.value or 0)
-
-    def abandon_capture(self, stream: int) -> None:
-        graph = ctypes.c_void_p()
-        self._library.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph))
-        if graph:
-            self._library.cuGraphDestroy(graph)
-
-    def launch(self, executable: int, stream: int) -> None:
-        self._call("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
-
-    def destroy(self, executable: int) -> None:
-        self._library.cuGraphExecDestroy(ctypes.c_void_p(executable))
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status != 0:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorName(status, ctypes.byref(text))
-            said = text.value.decode() if text.value else f"error {status}"
-            raise EngineError(f"{name} failed with {said}: this work cannot be captured as a CUDA graph")
-
-
-@cache
-def driver() -> _Driver:
-    """The driver's calls; tests replace them with a stand-in."""
-    return _Driver()

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from course_lib.engines.cuda import two_clocks
-from course_lib.errors import BackendUnavailable, EngineError
+from course_lib.engines.cuda import driver, two_clocks
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: not ordered with the default stream
 
@@ -28,10 +27,7 @@ class CudaStream:
     """
 
     def __init__(self) -> None:
-        try:
-            self._driver: Any = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise BackendUnavailable("no NVIDIA driver answers on this machine") from None
+        self._library = driver.library()
         device = ctypes.c_int()
         self._context, stream, self._begin, self._end = (ctypes.c_void_p() for _ in range(4))
         self._call("cuInit", 0)
@@ -64,11 +60,7 @@ class CudaStream:
         return elapsed.value
 
     def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._driver, name)(*arguments)
-        if status != 0:
-            text = ctypes.c_char_p()
-            self._driver.cuGetErrorName(status, ctypes.byref(text))
-            raise EngineError(f"{name} failed with {text.value.decode() if text.value else f'error {status}'}")
+        driver.call(self._library, name, *arguments)
 
 
 @cache
