@@ -318,7 +318,7 @@ def _number_powers(axis: Axis) -> None:
     if axis.get_scale() != "log" or not isinstance(axis.get_major_formatter(), LogFormatter):
         return
     low, high = axis.get_view_interval()
-    if high < 1000 * low and type(axis.get_major_locator()) is LogLocator and axis.get_transform().base == 10:
+    if high < 1000 * low and type(axis.get_major_locator()) is LogLocator and getattr(axis.get_transform(), "base", 10) == 10:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:,.9g}" if low > 1e-4 and high < 1e8 else lambda value, _: power(value))
     axis.set_minor_formatter(NullFormatter())

@@ -1,19 +1,19 @@
 """One network through lectures 2 to 12, and the scoreboard to which each of them adds a row.
 
-A reader's rows are kept between lectures. The others are recorded ones and are drawn hollow. A speed is a ratio to PyTorch eager that
+A reader's rows are kept between lectures. The others are recorded ones and say so. A speed is a ratio to PyTorch eager that
 was measured in one run, so rows of two machines can be compared.
 """
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from course_lib import style
 from course_lib._util.files import write_atomically
+from course_lib._util.html import LEFT, RIGHT, notebook_table
 from course_lib._util.progress_bar import notebook_stages
 from course_lib.errors import CourseError
 from course_lib.exercises import progress
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from course_lib.engines import Engine
 
 BATCH = 32
-_BARS = {"kernels": ("kernels", ".0f"), "mb": ("MB", ".0f"), "speed": ("speed", ".1f")}
-_TEXTS = {"plan_mb": ("plan\n(MB)", ".1f"), "accuracy": ("right", ".1%")}
+_COLUMNS = {"lecture": LEFT} | dict.fromkeys(("kernels", "MB", "speed", "plan (MB)", "right"), RIGHT)
 Row = dict[str, Any]
 
 
-def after(lecture: int, result: Any = ...) -> style.Figure:
-    """Measure what the reader made in a lecture, keep the row, and draw the scoreboard up to this lecture.
+def after(lecture: int, result: Any = ...) -> Scoreboard:
+    """Measure what the reader made in a lecture, keep the row, and return the scoreboard up to this lecture.
 
     Args:
         lecture: 2 to 12.
@@ -56,7 +55,7 @@ def after(lecture: int, result: Any = ...) -> style.Figure:
             row |= json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError, RecursionError):
             row["recorded"] = record.device
-    return draw([row for number, row in rows.items() if number <= lecture])
+    return Scoreboard([row for number, row in rows.items() if number <= lecture])
 
 
 def measured(model: onnx.ModelProto) -> Row:
@@ -112,43 +111,39 @@ def accuracy(engine: Engine) -> float:
     return float((logits[: len(test)].argmax(1) == test.labels).mean())
 
 
-def draw(rows: Sequence[Row]) -> style.Figure:
-    """The rows from top to bottom, the newest in another color; hollow where they come from the record."""
-    figure, panels = style.subplots(
-        1.2 + 0.3 * len(rows), 1, len(_BARS | _TEXTS), sharey=True, width_ratios=[1, 1, 1, 0.5, 0.75]
-    )
-    names = [f"{row['lecture']} {row['idea']}" for row in rows]
-    panels[0].set(ylim=(len(rows) - 0.5, -0.5), yticks=range(len(rows)), yticklabels=names)
-    for axes, (key, (label, form)) in zip(panels, (_BARS | _TEXTS).items(), strict=True):
-        bars = key in _BARS
-        for y, row in enumerate(rows):
-            hue, weight = (style.color(1), "bold") if row is rows[-1] else (style.color(0), "normal")
-            if key in row:
-                value, low, high = row[key] if key == "speed" else (row[key],) * 3
-                if bars:
-                    axes.barh(y, value, 0.6, facecolor="none" if "recorded" in row else hue, edgecolor=hue)
-                    axes.plot([low, high], [y, y], color="black", lw=1)
-                end = (high if bars else 0, y)
-                axes.annotate(f"{value:{form}}", end, (3, 0), textcoords="offset points", va="center", fontsize=8)
-            elif key == "kernels":
-                text = ("○ " if "recorded" in row else "● ") + row["note"].format(**row)
-                text = textwrap.fill(text, 42, subsequent_indent="    ")
-                axes.text(0, y, text, va="center", fontsize=8, weight=weight, linespacing=1).set_in_layout(False)
-        axes.margins(x=0.8)
-        axes.set(xlim=(0, None), xticks=[])
-        axes.set_title(label, loc="left", fontsize=9, weight="normal")
-        axes.patch.set_visible(False)  # notes run across the columns
-        axes.spines[["left", "bottom"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-    figure.suptitle(_takeaway(rows[0], rows[-1]))
-    devices = [row["recorded"] for row in rows if "recorded" in row]
-    recorded = f"\nfilled: measured here; hollow: recorded on {devices[0]}" if devices else ""
-    figure.supxlabel(f"MB: moved per batch; speed: PyTorch eager is 1{recorded}", fontsize=8, ha="left", x=0.02)
-    return figure
+@dataclass(frozen=True)
+class Scoreboard:
+    """The rows from top to bottom; the newest is bold. In a notebook it is a table."""
+
+    rows: Sequence[Row]
+
+    @property
+    def takeaway(self) -> str:
+        """What the newest row says."""
+        first, newest = self.rows[0], self.rows[-1]
+        if "note" in newest:
+            return f"Lecture {newest['lecture']}: {_note(newest)}"
+        megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
+        return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
+
+    def __repr__(self) -> str:
+        return "\n".join([self.takeaway, *("  ".join(cells).rstrip() for cells in map(_cells, self.rows))])
+
+    def _repr_html_(self) -> str:
+        devices = [row["recorded"] for row in self.rows if "recorded" in row]
+        caption = f"{self.takeaway}. MB: moved per batch. Speed: PyTorch eager is 1, with the 95 % interval."
+        caption += f" ●: measured here. ○: recorded on {devices[0]}." if devices else ""
+        rows = [({"style": "font-weight:bold"} if row is self.rows[-1] else {}, _cells(row)) for row in self.rows]
+        return notebook_table(caption, _COLUMNS, rows)
 
 
-def _takeaway(first: Row, newest: Row) -> str:
-    if "note" in newest:
-        return f"Lecture {newest['lecture']}: {newest['note'].format(**newest)}"
-    megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
-    return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
+def _cells(row: Row) -> list[str]:
+    name = f"{'○' if 'recorded' in row else '●'} {row['lecture']} {row['idea']}"
+    speed = ("1" if row["lecture"] == 1 else "{:.1f} [{:.1f}-{:.1f}]".format(*row["speed"])) if "speed" in row else ""
+    numbers = (("kernels", ".0f"), ("mb", ".0f"), ("plan_mb", ".1f"), ("accuracy", ".1%"))
+    kernels, mb, plan_mb, right = (f"{row[key]:{form}}" if key in row else "" for key, form in numbers)
+    return [f"{name}: {_note(row)}" if "note" in row else name, kernels, mb, speed, plan_mb, right]
+
+
+def _note(row: Row) -> str:
+    return str(row["note"].format(**row))
