@@ -99,6 +99,7 @@ def _drop_unsolved(app: Sphinx, tree: document) -> None:
 
 # What a quotation or a paragraph begins with, and the class that gives it its look in course.css.
 _BOXES = {
+    "after this lecture": "goals",
     "question": "question",
     "takeaway": "takeaway",
     "rule": "takeaway",
@@ -110,7 +111,7 @@ _BOXES = {
 
 
 def _mark_boxes(app: Sphinx, tree: document) -> None:
-    """Questions, exercises, takeaways, misconceptions and old code each have their own look."""
+    """What a lecture leads to, questions, exercises, takeaways, misconceptions and old code each have their own look."""
     from docutils import nodes
 
     for paragraph in list(tree.findall(nodes.paragraph)):
@@ -153,15 +154,19 @@ def _keep_together(app: Sphinx, tree: document) -> None:
 
 
 def _describe_figures(app: Sphinx, tree: document) -> None:
-    """The alt text of a figure is the title that `course_lib.style` writes into its SVG file."""
+    """The alt text and the title of a figure that a cell draws are those that `course_lib.style` writes into its SVG file."""
     from docutils import nodes
 
-    for image in tree.findall(nodes.image):
+    for image in list(tree.findall(nodes.image)):
         file = Path(app.srcdir, image["uri"].lstrip("/"))
         if "alt" in image or file.suffix == ".png" or not file.is_file():
             continue
-        if title := re.search(r"<dc:title>(.*?)</dc:title>", file.read_text(encoding="utf-8"), re.DOTALL):
-            image["alt"] = unescape(title[1])
+        text = file.read_text(encoding="utf-8")
+        if alt := re.search(r"<dc:title>(.*?)</dc:title>", text, re.DOTALL):
+            image["alt"] = unescape(alt[1])
+        if title := re.search(r"<dc:description>(.*?)</dc:description>", text, re.DOTALL):
+            caption = nodes.paragraph("", "", nodes.strong("", unescape(title[1])), classes=["course-title"])
+            image.parent.insert(image.parent.index(image), caption)
 
 
 def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
@@ -172,6 +177,8 @@ def _describe_page(app: Sphinx, page: str, template: str, context: dict[str, Any
         return
     paragraphs = (one for one in tree.findall(nodes.paragraph) if not all(isinstance(part, nodes.reference) for part in one))
     first = next(paragraphs, None)  # after the links below the title
+    if first and isinstance(first.parent, nodes.block_quote):  # what you can do after a lecture is a list
+        first = first.parent
     card = {
         "type": "website",
         "site_name": project,

@@ -60,9 +60,8 @@ def prepare(source: Path) -> bool:
         # the book has the pages of docs/ at its root, and is what the line below a title links to
         text = re.sub(rb"(\]\((?:\.\./)+)docs/", rb"\1", notebook.read_bytes())
         text = re.sub(rb"\[Read it [^\n]* \[open (it in Colab[^\n]*\))\.", rb"[Open \1", text)
-        if not notebook.name.startswith("00"):  # a lecture's key figure is an output of its cell
-            text = re.sub(rb"!\[[^]]+\]\(figures/\d\d\.svg\)", b"", text)
         pages[str(notebook.relative_to(ROOT))] = text
+    pages[_VIEWS] = _with_outputs(pages[_VIEWS].decode()).encode()
     pages["cookbook.md"] = _cookbook().encode()
     pages["search_scorer.js"] = _search_scorer().encode()
     pages["names_by_version.md"] = _names_by_version().encode()
@@ -77,6 +76,15 @@ def prepare(source: Path) -> bool:
     for stale in {file for file in source.rglob("*") if file.is_file()} - {source / name for name in pages}:
         stale.unlink()
     return changed
+
+
+_VIEWS = "api/widgets.md"  # its examples are pictures
+
+
+def _with_outputs(text: str) -> str:
+    """A page whose Python is run like the cells of a lecture, by MyST-NB."""
+    header = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n"
+    return header + text.replace("```python\n", "```{code-cell}\n")
 
 
 def _search_scorer() -> str:
@@ -176,7 +184,7 @@ def main() -> int:
     asked = parser.parse_args()
     source = asked.output / "source"
     everything = ["-E"] if prepare(source) else []  # Sphinx does not see that a function in conf.py changed
-    os.environ["COURSE_FIGURES"] = "svg"  # read by `course_lib.style` in the kernels
+    os.environ["COURSE_FIGURES"] = "book"  # read by `course_lib.style` in the kernels
     os.environ.setdefault("COURSE_BOOK_URL", make_links.book(make_links.repository()))
     os.environ["XDG_STATE_HOME"] = str(asked.output.resolve() / "state")  # the start page shows no exercise as solved
     os.environ["IPYTHONDIR"] = str(asked.output.resolve() / "ipython")  # kernels warn of their transport, 17 times

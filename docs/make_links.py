@@ -91,7 +91,8 @@ def readme(text: str, address: str) -> str:
         text = text.replace("\n```text\n", f"\n```text\ngit clone {address} && cd {address.rpartition('/')[2]}\n", 1)
     if site := book(address):
         text = text.replace("\n\n<img", f"\n[Read the course with its outputs]({site}).\n\n<img", 1)
-        text = re.sub(r"(?<=[>])(\[\d+ [^]]+\]\((lectures/\w+)[.]ipynb\))", rf"\1 ([outputs]({site}\2.html))", text)
+        row = r"^(\| \[\d+ [^]]+\]\((lectures/\w+)[.]ipynb\))"
+        text = re.sub(row, rf"\1 ([outputs]({site}\2.html))", text, flags=re.MULTILINE)
     return text
 
 

@@ -173,7 +173,8 @@ def test_runs_top_to_bottom(path, tmp_path, monkeypatch, request):
 def test_a_lecture_has_what_every_lecture_has(path):
     cells = nbformat.read(path, as_version=4).cells
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert cells[0].source.startswith(f"# {int(path.name[:2])}. ") and "**After this lecture you can**" in cells[0].source
+    start = r"# \d+\. .*\n\n(\[Read it .*\n\n)?> \*\*After this lecture you can\*\*\n(>.*\n)+\n!\["  # a box, and the key figure
+    assert cells[0].source.startswith(f"# {int(path.name[:2])}. ") and re.match(start, cells[0].source)
     assert all(word in cells[0].source for word in ("**You need**", "**It takes**", "**It prepares**"))
     questions = re.findall(r"\*\*Question\.\*\*.*?<details><summary>Answer</summary>", text, re.DOTALL)
     assert len(questions) >= 3

@@ -22,7 +22,7 @@ COURSE_FILES = (  # also in a wheel
 )
 COPIED = (
     *COURSE_FILES,
-    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", "docs/report.png", "docs/report_dark.png"),
+    *("course_lib/**/*", "pyproject.toml", "setup.py", "constraints.txt", "docs/*.png"),
     *(".gitignore", "Containerfile", ".containerignore", ".dockerignore", ".devcontainer/*", "binder/*"),
 )
 IN_WHEEL = "course_files"  # the folder of the library that has them there
