@@ -34,7 +34,7 @@ from course_lib.grading.judge.timings import environment, shared
 from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports.layer_feedback import compared_with_reference
 from course_lib.labs import Examination, Examiner, Lab, Outcome
-from course_lib.labs.framework.criteria import JUDGE_FAILED, UNUSUAL, Tier
+from course_lib.labs.framework.criteria import JUDGE_FAILED, UNUSUAL, Task, Tier
 
 RUNNER_SANDBOX = sandbox.Sandbox(cpu_seconds=900, file_bytes=128 << 20)
 FUNCTIONS_BYTES = 2 << 30  # memory of a learner's functions without an engine: those of the references fit into half of it
@@ -166,51 +166,26 @@ def without_disturbed(lab: Lab, found: Examination, disturbances: Sequence[str])
 
 def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, boxes: Sequence[Confined]) -> Examination:
     """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards."""
+    faults: dict[str, str] = {}
+
+    def not_judged(task: Task, error: Exception) -> Outcome:
+        allowance.check()
+        faults[task.id] = f"{type(error).__name__}: {error}"
+        if len(faults) == len(lab.tasks):
+            raise error
+        traceback.print_exception(error)
+        return lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED)
+
     try:
         allowance.check()
-        try:
-            found = lab.examine(taken, examiner)
-        except (ExaminerFault, BackendUnavailable, OutOfTime):
-            raise
-        except Exception:
-            traceback.print_exc()
-            found = _task_by_task(lab, taken, examiner, allowance)
+        found = lab.examine(taken, replace(examiner, not_judged=not_judged))
     except (ExaminerFault, BackendUnavailable, OutOfTime):
         check_starts(boxes)
         if not allowance.used_up:
             raise
         return Examination(lab.zero_outcomes(allowance.said, _SLOW))
     check_starts(boxes)
-    return found
-
-
-def _task_by_task(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance) -> Examination:
-    """The examination of each task alone, after an error of the course's own code: only a task that causes one has no judgment."""
-    found: list[Examination] = []
-    outcomes: list[Outcome] = []
-    faults: dict[str, str] = {}
-    for task in lab.tasks:
-        try:
-            found.append(lab.examine(taken, examiner, task.id))
-            outcomes += [one for one in found[-1].outcomes if one.task.id == task.id]
-        except (ExaminerFault, BackendUnavailable):
-            raise
-        except Exception as error:
-            if allowance.used_up:
-                outcomes += lab.zero_outcomes(allowance.said, _SLOW, (task.id,))
-                continue
-            faults[task.id] = f"{type(error).__name__}: {error}"
-            if len(faults) == len(lab.tasks):
-                raise
-            traceback.print_exc()
-            outcomes.append(lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED))
-    return Examination(
-        tuple(outcomes),
-        next((part.plan for part in found if part.plan), None),
-        next((part.comparison for part in found if part.comparison), None),
-        {name: figure for part in found for name, figure in part.figures.items()},
-        faults,
-    )
+    return replace(found, faults=faults)
 
 
 def check_starts(boxes: Sequence[Confined]) -> None:

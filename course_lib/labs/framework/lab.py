@@ -209,6 +209,10 @@ class Lab:
             hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
             before = tuple(replace(criterion, expected="") for criterion in criteria)
             return replace(self.outcome(task.id, Tier.NONE, error, hint), criteria=before)
+        except Exception as error:
+            if work.examiner.not_judged is None:
+                raise
+            return work.examiner.not_judged(task, error)
         return self.decided(task.id, criteria)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:

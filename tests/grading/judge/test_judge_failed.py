@@ -82,7 +82,12 @@ def test_an_examiner_that_can_judge_nothing_has_failed(error, submission, monkey
 
 
 def test_a_submission_that_has_used_up_its_time_gains_nothing_from_an_error(submission, monkeypatch):
-    used_up = Allowance(0.0, "more than {seconds:g} s in all")
-    monkeypatch.setattr(checks, "converter", fails)
-    found = judging._task_by_task(LAB, submission, Examiner(launcher=Charged(list, used_up)), used_up)
+    allowance = Allowance(1.0, "more than {seconds:g} s in all")
+
+    def late(*_):
+        allowance.left = 0.0
+        fails()
+
+    monkeypatch.setattr(checks, "converter", late)
+    found = judging._attempt(LAB, submission, Examiner(launcher=Charged(list, allowance)), allowance, ())
     assert found.points == 0 and not found.faults and {one.tier for one in found.outcomes} == {"none"}
