@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Engine
 
 BATCH = 32
-_COLUMNS = {"lecture": LEFT} | dict.fromkeys(("kernels", "MB", "speed", "plan (MB)", "right"), RIGHT)
+_COLUMNS = {"lecture": LEFT} | dict.fromkeys(("kernels", "MB", "speed", "plan (MB)", "right"), f"{RIGHT};white-space:nowrap")
 Row = dict[str, Any]
 
 
@@ -131,7 +131,7 @@ class Scoreboard:
 
     def _repr_html_(self) -> str:
         devices = [row["recorded"] for row in self.rows if "recorded" in row]
-        caption = f"{self.takeaway}. MB: moved per batch. Speed: PyTorch eager is 1, with the 95 % interval."
+        caption = f"{self.takeaway}. MB: moved per batch. Speed: PyTorch eager is 1; ±: half of the 95 % interval."
         caption += f" ●: measured here. ○: recorded on {devices[0]}." if devices else ""
         rows = [({"style": "font-weight:bold"} if row is self.rows[-1] else {}, _cells(row)) for row in self.rows]
         return notebook_table(caption, _COLUMNS, rows)
@@ -139,7 +139,8 @@ class Scoreboard:
 
 def _cells(row: Row) -> list[str]:
     name = f"{'○' if 'recorded' in row else '●'} {row['lecture']} {row['idea']}"
-    speed = ("1" if row["lecture"] == 1 else "{:.1f} [{:.1f}-{:.1f}]".format(*row["speed"])) if "speed" in row else ""
+    median, low, high = row.get("speed", [0, 0, 0])
+    speed = f"{median:.1f} ± {(high - low) / 2:.1f}" if low < high else "1" if median else ""
     numbers = (("kernels", ".0f"), ("mb", ".0f"), ("plan_mb", ".1f"), ("accuracy", ".1%"))
     kernels, mb, plan_mb, right = (f"{row[key]:{form}}" if key in row else "" for key, form in numbers)
     return [f"{name}: {_note(row)}" if "note" in row else name, kernels, mb, speed, plan_mb, right]
