@@ -6,21 +6,17 @@ Rows are plain JSON values as the script writes them; those with ``failed`` are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib import style
 from course_lib.errors import CourseError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
 DEFAULT = "tuned at 8"
 _LABELS = {"three profiles": "3 profiles, tuned at 1, 8 and 64"}
 
 
-def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
+def draw_batches(rows: Sequence[Row], source: str = "") -> style.Figure:
     """Draw each engine's time over the batch size, relative to the fastest engine at that size. The source is below the axis."""
     found = _those(rows, "latency", group="profiles")
     batches = sorted({row["batch"] for row in found})
@@ -39,7 +35,7 @@ def draw_batches(rows: Sequence[Row], source: str = "") -> Figure:
     return figure
 
 
-def draw_settings(rows: Sequence[Row]) -> Figure:
+def draw_settings(rows: Sequence[Row]) -> style.Figure:
     """Left the seconds of each build, right the speed over the default with its interval."""
     measured = [row for group in ("workspace", "level") for row in _those(rows, "latency", group=group) if "speedup" in row]
     names = [DEFAULT, *_unique(measured, "engine")]
@@ -64,7 +60,7 @@ def draw_settings(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def draw_fusion(rows: Sequence[Row]) -> Figure:
+def draw_fusion(rows: Sequence[Row]) -> style.Figure:
     """Speed of the fused form over the other one by batch size, with intervals.
 
     Raises:
@@ -107,7 +103,7 @@ def _unique(rows: Iterable[Row], key: str) -> list[str]:
     return list(dict.fromkeys(row[key] for row in rows))
 
 
-def _intervals(axes: Axes, rows: Sequence[Row], places: Sequence[float], color: int, label: str) -> None:
+def _intervals(axes: style.Axes, rows: Sequence[Row], places: Sequence[float], color: int, label: str) -> None:
     speeds = [row["speedup"] for row in rows]
     middle = [speed["median"] for speed in speeds]
     width = [[speed["median"] - speed["low"] for speed in speeds], [speed["high"] - speed["median"] for speed in speeds]]

@@ -10,9 +10,6 @@ from course_lib import style
 from course_lib.profiling.layer_tables.boxes import GRAY, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic
 
 _MB = 1e6
@@ -20,7 +17,7 @@ _PARTS = (("read", style.COLORS[0]), ("weights", style.COLORS[4]), ("written", s
 _LEFT, _RIGHT, _WIDTH = 0.0, 2.2, 2.1  # of the two columns of boxes
 
 
-def draw_traffic(traffic: Traffic, title: str) -> Figure:
+def draw_traffic(traffic: Traffic, title: str) -> style.Figure:
     """One horizontal bar per round trip, in the order of execution: megabytes read, of weights, and written."""
     names = [(trip.name or trip.operators).strip("/").replace("Normalization", "Norm") for trip in traffic.round_trips]
     values = [(round_trip.read_bytes, round_trip.weights, round_trip.written_bytes) for round_trip in traffic.round_trips]
@@ -30,7 +27,7 @@ def draw_traffic(traffic: Traffic, title: str) -> Figure:
     return figure
 
 
-def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
+def compare_traffic(variants: Mapping[str, Traffic], title: str) -> style.Figure:
     """Draw one bar per variant with its total, and next to it the number of round trips."""
     names = [f"{name}\n{traffic.launches}" for name, traffic in variants.items()]
     values = [(traffic.read_bytes, traffic.weights, traffic.written_bytes) for traffic in variants.values()]
@@ -46,7 +43,7 @@ def compare_traffic(variants: Mapping[str, Traffic], title: str) -> Figure:
     return figure
 
 
-def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, int, int]], height: float = 0.75) -> None:
+def _stacked_bars(axes: style.Axes, names: Sequence[str], values: Sequence[tuple[int, int, int]], height: float = 0.75) -> None:
     rows = range(len(names))
     left = [0.0] * len(names)
     for part, (label, hue) in enumerate(_PARTS):
@@ -59,7 +56,7 @@ def _stacked_bars(axes: Axes, names: Sequence[str], values: Sequence[tuple[int, 
     style.name_colors(axes)
 
 
-def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) -> Figure:
+def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) -> style.Figure:
     """The first operators on the left, each as a kernel; on the right, level with its operators, each kernel of a build.
 
     Next to a name are the megabytes that it reads and writes. The last line has those that are not drawn, and the bars the sums.
@@ -105,7 +102,7 @@ def draw_round_trips(before: Traffic, after: Traffic, *, operators: int = 10) ->
     return figure
 
 
-def _box(axes: Axes, left: float, y: float, height: int, trip: RoundTrip, hue: str) -> None:
+def _box(axes: style.Axes, left: float, y: float, height: int, trip: RoundTrip, hue: str) -> None:
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
@@ -116,7 +113,7 @@ def _box(axes: Axes, left: float, y: float, height: int, trip: RoundTrip, hue: s
     _megabytes(axes, left, y + height / 2, trip.total_bytes)
 
 
-def _megabytes(axes: Axes, left: float, y: float, size: int) -> None:
+def _megabytes(axes: style.Axes, left: float, y: float, size: int) -> None:
     axes.text(left + _WIDTH - 0.06, y, _text(size), va="center", ha="right")
 
 
@@ -124,7 +121,7 @@ def _text(size: int) -> str:
     return f"{size / _MB:.1f} MB" if size >= 0.05 * _MB else f"{size / 1e3:.0f} kB"
 
 
-def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], label: str, title: str) -> Figure:
+def growth(sizes: Sequence[int], variants: Mapping[str, Sequence[Traffic]], label: str, title: str) -> style.Figure:
     """Traffic over a size, such as the sequence length, on two logarithmic axes, one line per variant.
 
     Args:

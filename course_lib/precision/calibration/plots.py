@@ -10,15 +10,13 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.precision.calibration.calibrators import SearchingCalibrator
     from course_lib.precision.calibration.histogram import Histogram
 
 _DRAWN = 256  # steps in the outline of a histogram: more cannot be told apart at this size
 
 
-def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> Figure:
+def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> style.Figure:
     """The absolute values of one tensor on a logarithmic count axis, and a vertical line for each threshold with its clipped share.
 
     The title gives the clipped share of the smallest threshold, and how much finer than min-max its steps are.
@@ -46,7 +44,7 @@ def histogram_figure(histogram: Histogram, thresholds: Mapping[str, float]) -> F
     return drawn
 
 
-def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> Figure:
+def kl_curve(calibrator: SearchingCalibrator, histogram: Histogram) -> style.Figure:
     """The score of every candidate threshold, and the chosen one, for any calibrator that searches.
 
     Args:

@@ -10,9 +10,6 @@ from course_lib.profiling.layer_tables import boxes
 from course_lib.profiling.layer_tables.before_after import draw_before_after
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from course_lib.engines import Layer, LayerTable
 
 _NODE, _KERNEL = (0.0, 4.4), (5.1, 10.0)  # left and right edges of the two columns
@@ -27,7 +24,7 @@ def draw(
     before: LayerTable | None = None,
     after: LayerTable | None = None,
     nodes: str | Collection[str] | None = None,
-) -> Figure:
+) -> style.Figure:
     """One plan, or two side by side.
 
     ``draw(table)``: the ONNX nodes in order, the kernels in order of execution, and which node ended in which kernel. Kernels of
@@ -98,7 +95,7 @@ def draw(
     return figure
 
 
-def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -> None:
+def _node_box(axes: style.Axes, operator: str, name: str, y: float, hue: str | None) -> None:
     boxes.box(axes, _NODE, y, 0.8 * boxes.ROW, hue)
     axes.text(_NODE[0] + 0.12, y, operator, weight="bold", va="center")
     name = name.removesuffix(f"/{operator}") or name
@@ -107,7 +104,7 @@ def _node_box(axes: Axes, operator: str, name: str, y: float, hue: str | None) -
         axes.text(_NODE[1] - 0.12, y, boxes.fitted(name, room), fontsize=9, va="center", ha="right", color="#333333")
 
 
-def _kernel_box(axes: Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
+def _kernel_box(axes: style.Axes, kernel: Layer, y: float, operators: str, hue: str | None) -> None:
     boxes.box(axes, _KERNEL, y, 0.9 * boxes.KERNEL_ROW, hue)
     left, weight = _KERNEL[0] + 0.12, "bold" if operators else "normal"
     operators = operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")

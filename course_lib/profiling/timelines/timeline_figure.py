@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from course_lib import style
 from course_lib.profiling.timelines.intervals import Interval
 from course_lib.profiling.timelines.timeline import Event, Timeline, label, time_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLORS: Mapping[str, str] = {
     "range": "#007A58",  # darker than the green of lines: it has white names
@@ -72,7 +67,7 @@ def draw_timeline(
     end_us: float | None = None,
     device: str = "GPU",
     title: str = "",
-) -> Figure:
+) -> style.Figure:
     """Draw one row for each thread and stream, with the idle time of the device shaded.
 
     Args:
@@ -185,7 +180,7 @@ def _covered(bars: Iterable[_Bar], pixel: float) -> float:
     return sum(max(bar.end - bar.start, pixel) for bar in bars)
 
 
-def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
+def _draw(axes: style.Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
     spans: list[Interval] = []
     edges = []
     for bar in bars:
@@ -204,7 +199,7 @@ def _draw(axes: Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeli
     axes.broken_barh(spans, (place - 0.36, 0.72), facecolors=_COLORS[kind], edgecolors="white", linewidths=edges)
 
 
-def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: float, pixel: float) -> None:
+def _shade_gaps(axes: style.Axes, shown: Timeline, height: tuple[float, float], size: float, pixel: float) -> None:
     """Shade the times in which no stream worked, with the duration if there is room."""
     for start, end in shown.gaps(3 * pixel):
         axes.fill_betweenx(height, start / size, end / size, color=_IDLE, lw=0, zorder=0)
@@ -213,7 +208,7 @@ def _shade_gaps(axes: Axes, shown: Timeline, height: tuple[float, float], size: 
             axes.text((start + end) / 2 / size, sum(height) / 2, text, ha="center", va="center", color="#555555")
 
 
-def _legend(axes: Axes, kinds: set[str], device: str, *, idle: bool) -> None:
+def _legend(axes: style.Axes, kinds: set[str], device: str, *, idle: bool) -> None:
     from matplotlib.patches import Patch
 
     present = kinds - {"range", "operator", "call"}  # names of rows

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.tuner import Tuning
 
 
@@ -49,7 +47,7 @@ def read_tactic(name: str) -> TacticName:
     )
 
 
-def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 12) -> Figure:
+def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 12) -> style.Figure:
     """Draw the time of the layers for each kind of tactic.
 
     Args:
@@ -72,7 +70,7 @@ def draw_tactics(rows: Sequence[Mapping[str, Any]], title: str, *, most: int = 1
     return figure
 
 
-def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> Figure:
+def draw_tuning(tuning: Tuning, winners: Sequence[str]) -> style.Figure:
     """Times of every round on the left, with the median; on the right how often each tactic won a single try.
 
     Args:

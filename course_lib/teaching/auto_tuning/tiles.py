@@ -10,12 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from course_lib import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Tiling:
         return self.waves * max(rows * columns, (rows + columns) * self.products_per_load)
 
 
-def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Figure:
+def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> style.Figure:
     """The share of multiplications that are not padding, over a size that is rounded up to a multiple of each step."""
     figure, axes = style.subplots(3.0)
     for index, step in enumerate(steps):
@@ -75,7 +71,7 @@ def padding_figure(sizes: Sequence[int], steps: Sequence[int], label: str) -> Fi
     return figure
 
 
-def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int]) -> Figure:
+def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int]) -> style.Figure:
     """The modeled time over the batch, one staircase for each way of tiling.
 
     Args:

@@ -10,12 +10,10 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.benchmark.statistics import Interval, Measurement
 
 
-def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> Figure:
+def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) -> style.Figure:
     """Above: one measured ratio per round. Below: the medians of the resampled series. The bands hold the middle 95 % of each.
 
     Args:
@@ -39,7 +37,7 @@ def draw_bootstrap(ratios: np.ndarray, medians: np.ndarray, interval: Interval) 
     return figure
 
 
-def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 60) -> Figure:
+def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 60) -> style.Figure:
     """Intervals of repeated experiments as vertical lines, those that miss the truth in another color.
 
     Args:
@@ -60,7 +58,7 @@ def draw_coverage(intervals: Sequence[Interval], truth: float, *, shown: int = 6
 _BINS = 60
 
 
-def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
+def over_calls(series: Mapping[str, np.ndarray], title: str) -> style.Figure:
     """Latency over the number of the call, both axes logarithmic, one line per series.
 
     Args:
@@ -76,7 +74,7 @@ def over_calls(series: Mapping[str, np.ndarray], title: str) -> Figure:
     return figure
 
 
-def distribution(measured: Measurement, title: str) -> Figure:
+def distribution(measured: Measurement, title: str) -> style.Figure:
     """Draw a histogram of latencies with a logarithmic count axis, the mean and three percentiles.
 
     Args:
@@ -105,7 +103,7 @@ def distribution(measured: Measurement, title: str) -> Figure:
     return figure
 
 
-def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], title: str) -> Figure:
+def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], title: str) -> style.Figure:
     """Latencies over the number of the call in the whole session, one panel per way of measuring, one color per subject.
 
     Args:
@@ -131,7 +129,7 @@ def schedules(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
     return figure
 
 
-def batch_sweep(measured: Mapping[int, Measurement]) -> Figure:
+def batch_sweep(measured: Mapping[int, Measurement]) -> style.Figure:
     """Draw the latency of a call over the batch size, and below it the throughput over the latency of each batch.
 
     Args:

@@ -18,7 +18,6 @@ from course_lib.errors import CourseError
 if TYPE_CHECKING:
     import onnx
     import torch
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Places:
         """The first place whose error is larger, where to look for the cause; None if all agree."""
         return next((row for row in self.rows if not row.error <= error), None)
 
-    def plot(self, limit: float, title: str) -> Figure:
+    def plot(self, limit: float, title: str) -> style.Figure:
         """The error at each place on a log scale, those beyond the limit in another color."""
         figure, axes = style.subplots(1.0 + 0.24 * len(self.rows))
         floor = 1e-8

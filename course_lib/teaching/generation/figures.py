@@ -10,14 +10,12 @@ import numpy as np
 from course_lib import style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from course_lib.engines import LayerTable
     from course_lib.teaching.generation.arithmetic import DecoderSize
     from course_lib.teaching.generation.serving import Served
 
 
-def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title: str, source: str) -> Figure:
+def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title: str, source: str) -> style.Figure:
     """Operations per byte over the number of new tokens in a call, with the device's ridge.
 
     Args:
@@ -39,7 +37,7 @@ def draw_intensity(lines: Mapping[str, Mapping[int, float]], ridge: float, title
     return figure
 
 
-def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
+def draw_cache(models: Mapping[str, DecoderSize], title: str) -> style.Figure:
     """Gibibytes of one sequence's keys and values in FP16 over its tokens, for each model up to its longest sequence.
 
     Args:
@@ -58,7 +56,7 @@ def draw_cache(models: Mapping[str, DecoderSize], title: str) -> Figure:
     return figure
 
 
-def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
+def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> style.Figure:
     """Which keys each query may read: one panel per mask, filled where it may.
 
     Args:
@@ -87,7 +85,7 @@ def draw_masks(masks: Mapping[str, np.ndarray], title: str) -> Figure:
     return figure
 
 
-def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
+def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> style.Figure:
     """Kernels of each engine by their kind, as bars.
 
     Args:
@@ -108,7 +106,7 @@ def draw_kinds(tables: Mapping[str, LayerTable], title: str) -> Figure:
     return figure
 
 
-def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
+def draw_batch_slots(ways: Mapping[str, Served], title: str) -> style.Figure:
     """Each batch slot of the batch over time: colored while a request generates, gray while its finished row is still computed.
 
     Args:
@@ -130,7 +128,7 @@ def draw_batch_slots(ways: Mapping[str, Served], title: str) -> Figure:
     return figure
 
 
-def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure:
+def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> style.Figure:
     """Tokens per second, and the time to the first token, over the requests that arrive per second.
 
     Args:
@@ -151,7 +149,7 @@ def draw_loads(ways: Mapping[str, Mapping[float, Served]], title: str) -> Figure
     return figure
 
 
-def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title: str) -> Figure:
+def draw_chances(chances: Mapping[str, np.ndarray], names: Sequence[str], title: str) -> style.Figure:
     """The probability of each candidate for the next token, one panel per way of sampling.
 
     Args:
