@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ _STARTS_WITHIN_S, _PAUSE_S = 60.0, 2.0  # what a sandbox needs may be free again
 
 
 class SandboxedExecute(Execute):
-    """nbgrader's Execute. A dead, hung or flooding kernel gives failed cells instead of preventing the grade."""
+    """nbgrader's Execute. A dead, hung or flooding kernel ends the run with one failed cell instead of preventing the grade."""
 
     timeout = Integer(240, help="longest run of one cell, in seconds", allow_none=True).tag(config=True)
     run = Bool(True, help="run the notebook; otherwise its files are judged as they were submitted").tag(config=True)
@@ -145,8 +146,7 @@ class SandboxedExecute(Execute):
             except Exception as error:  # whatever a learner's kernel does, the batch goes on
                 self.log.error("the notebook could not be run: %r", error)
                 self._died = True
-                for cell in nb.cells:
-                    _fail(cell, f"the notebook could not be run: {error}")
+                _stopped_at(nb.cells, f"the notebook could not be run: {error}")
             finally:
                 self._failed_start = self._launch.take_failed_start() if self._launch else ""
                 resources["metadata"]["path"] = str(home)
@@ -164,10 +164,12 @@ class SandboxedExecute(Execute):
 
     @override
     def preprocess_cell(self, cell: NotebookNode, resources: dict[str, Any], index: int) -> tuple[NotebookNode, dict[str, Any]]:
-        if not self._stopped and time.monotonic() - self._started > self.total_timeout_s:
-            self._stop(f"the notebook ran longer than {self.total_timeout_s:g} s")
         if self._stopped:
-            _fail(cell, self._stopped)
+            _stopped_at([cell])
+            return cell, resources
+        if time.monotonic() - self._started > self.total_timeout_s:
+            self._stop(f"the notebook ran longer than {self.total_timeout_s:g} s")
+            _stopped_at([cell], self._stopped)
             return cell, resources
         try:
             cell, resources = super().preprocess_cell(cell, resources, index)
@@ -176,7 +178,7 @@ class SandboxedExecute(Execute):
             self._died = isinstance(error, DeadKernelError) and not limit
             too_long = _TOO_LONG if isinstance(error, CellTimeoutError) else ""  # and it ignored the interrupt
             self._stop(limit or too_long or str(error) or "the kernel died")
-            _fail(cell, self._stopped)
+            _stopped_at([cell], self._stopped)
             return cell, resources
         if any(output.output_type == "error" and output.ename == "CellTimeoutError" for output in cell.get("outputs", [])):
             self._stop(_TOO_LONG)
@@ -233,6 +235,10 @@ class SandboxedExecute(Execute):
         return FilesOfRun(tuple(filled), tuple(differing), too_large)
 
 
-def _fail(cell: NotebookNode, reason: str) -> None:
-    if cell.cell_type == "code":
-        cell.outputs = [new_output("error", ename="Stopped", evalue=reason, traceback=[f"Stopped: {reason}"])]
+def _stopped_at(cells: Iterable[NotebookNode], reason: str = "") -> None:
+    """Leave the cells without outputs, but for the reason in the first code cell."""
+    for cell in cells:
+        if cell.cell_type == "code":
+            text = f"Stopped: {reason}. The cells below did not run."
+            cell.outputs = [new_output("error", ename="Stopped", evalue=reason, traceback=[text])] if reason else []
+            reason = ""

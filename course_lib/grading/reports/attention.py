@@ -11,7 +11,7 @@ from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
 from course_lib.profiling.layer_tables.table_diff import listed
 
-_NAMED = 6  # of those whom a reason concerns, so many are named
+NAMED = 6  # of those whom a reason concerns, so many are named
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Need:
     @property
     def named(self) -> str:
         """Those whom it concerns; of many, the first ones."""
-        return listed(self.who, _NAMED)
+        return listed(self.who, NAMED)
 
 
 def sections(report: ClassReport) -> dict[str, tuple[Need, ...]]:

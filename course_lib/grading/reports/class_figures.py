@@ -28,15 +28,14 @@ def distribution(report: ClassReport) -> tuple[Figure, str]:
     most = max(one.max_score for one in report.submissions)
     drawn = style.figure(2.6, width=FIGURE_WIDTH)
     axes = drawn.add_subplot()
-    edges = np.arange(np.ceil(max(most, points.max())) + 2)  # one bin for each point, half points with the point below
-    counts, _ = np.histogram(points, edges)
-    axes.bar(edges[:-1], counts, 1, align="edge", color=BLUE, edgecolor="white", lw=0.5)
-    axes.axvline(float(np.median(points)) + 0.5, color="black", ls="--", lw=1)
+    values, counts = np.unique(np.round(2 * points) / 2, return_counts=True)  # one bar for each half point
+    axes.bar(values, counts, 0.45, color=BLUE)
+    axes.axvline(float(np.median(points)), color="black", ls="--", lw=1)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    axes.set_xticks(edges[:-1:2] + 0.5, [f"{edge:g}" for edge in edges[:-1:2]])
-    axes.set(xlabel=f"final points of {most:g}", ylabel="submissions")
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+    axes.set(xlim=(-0.5, max(most, points.max()) + 0.5), xlabel=f"final points of {most:g}", ylabel="submissions")
     axes.set_title(f"The median is {np.median(points):g} of {most:g} points")
-    ranges = ", ".join(f"{count} with {low:g}" for count, low in zip(counts, edges, strict=False) if count)
+    ranges = ", ".join(f"{count} with {low:g}" for count, low in zip(counts, values, strict=True))
     return drawn, f"Histogram of final points, median {np.median(points):g} of {most:g}. Submissions: {ranges}."
 
 

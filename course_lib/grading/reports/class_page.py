@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from course_lib.grading.integrity.documents import Document
@@ -24,7 +25,7 @@ def page(report: ClassReport) -> str:
     counts = [f"{len(report.submissions)} graded", f"{len(report.to_review)} to review", f"{len(report.late)} late"]
     few = ((report.ungraded, "not graded yet"), (report.rejected, "cannot be graded"), (report.missing, "missing"))
     counts += [f"{len(found)} {said}" for found, said in few if found]
-    late_rows = [(_linked(report, one), late(one), one.score, one.penalty, one.final) for one in report.late]
+    late_rows = [(_linked(report, one.student), late(one), one.score, one.penalty, one.final) for one in report.late]
     columns = ("student", "open points", "why")
     absent = {
         "needs a review": [*report.to_review, *report.unlisted, *report.similar, *report.shared_instances],
@@ -73,15 +74,21 @@ def _cut(text: str) -> str:
 
 def board(report: ClassReport, places: Sequence[Place]) -> str:
     """The leaderboard by itself: ranks, published names, points and speeds, and nothing else."""
+    from matplotlib.ticker import MaxNLocator
+
     speeds = [place.speed for place in places if place.speed]
-    low, high = (pick(0.9, 1.1, *(end for one in speeds for end in (one.low, one.high))) for pick in (min, max))
+    ends = [end for one in speeds for end in (one.low, one.high)]
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(
+        min(0.9, *ends), max(1.1, *ends)
+    )  # the outermost are beyond the ends
+    low, high = ticks[0], ticks[-1]
     return pages.page(
         f"{report.title}: leaderboard",
         "leaderboard.html",
         class_title=report.title,
-        places=places,
+        groups=[list(group) for _, group in groupby(places, key=lambda place: place.rank)],
         lab=report.submissions[0],
-        ends=[end for end in (low, high) if abs(end - 1) > 0.15 * (high - low)],
+        ticks=ticks,
         percent=lambda speed: 100 * (speed - low) / (high - low),
         widened=100 * BETWEEN_SESSIONS,
     )
@@ -93,15 +100,19 @@ def late(one: Submission) -> str:
     return f"{days:.0f} d {hours:.0f} h" if days else f"{hours:.1f} h"
 
 
-def _who(report: ClassReport, need: attention.Need) -> str | pages.Cell:
-    graded = {one.student: one for one in report.submissions}
-    alone = graded.get(need.who[0]) if len(need.who) == 1 else None
-    return _linked(report, alone) if alone else need.named
+def _who(report: ClassReport, need: attention.Need) -> Markup:
+    """Those whom it concerns, each graded one leading to its report; of many, the first ones."""
+    from markupsafe import Markup, escape
+
+    graded = {one.student for one in report.submissions}
+    names = [_linked(report, who) if who in graded else escape(who) for who in need.who]
+    more = len(names) - attention.NAMED
+    return Markup(", ").join(names[: attention.NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _linked(report: ClassReport, one: Submission) -> pages.Cell:
+def _linked(report: ClassReport, student: str) -> Markup:
     """The student's id, leading to the report beside this page."""
-    return pages.Cell(one.student, f"{one.student}/{report.lab}.html")
+    return pages.link(student, f"{student}/{report.lab}.html")
 
 
 def _everybody(report: ClassReport) -> Markup:
@@ -121,10 +132,10 @@ def _everybody(report: ClassReport) -> Markup:
     )
     rows = [
         (
-            _linked(report, one),
+            _linked(report, one.student),
             pages.Cell(f"{one.final:g}", tone="final"),
             one.review.points.open or "",
-            *(pages.Cell(f"{task.points:g}", tone=task.tier) for task in one.tasks),
+            *(pages.Cell("-" if task.open else f"{task.points:g}", tone=task.tier) for task in one.tasks),
             ("-" if UNGRADED in {reason.code for reason in one.review.reasons} else f"{one.written.earned:g}")
             if written
             else "",

@@ -34,6 +34,11 @@ class TaskResult:
     points: float
     max_points: float
 
+    @property
+    def open(self) -> bool:
+        """Whether it has no points only because nothing could judge it yet."""
+        return not self.points and self.tier in (Tier.INCONCLUSIVE, UNGRADED)
+
 
 @dataclass(frozen=True)
 class Submission(Reviewed):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from course_lib._util.html import render, with_entries
 
@@ -38,19 +39,20 @@ def part(template: str, **values: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that leads to another page, or stands out.
-
-    Attributes:
-        address: a path relative to this page, not yet quoted; "" for none.
-        tone: its class in the style sheet; "" for none.
-    """
+    """A cell of a table that stands out: `tone` is its class in the style sheet, "" for none."""
 
     text: str
-    address: str = ""
     tone: str = ""
 
     def __str__(self) -> str:
         return self.text
+
+
+def link(text: str, path: str) -> Markup:
+    """A text that leads to a path relative to this page, not yet quoted."""
+    from markupsafe import Markup
+
+    return Markup('<a href="{}">{}</a>').format(quote(path), text)
 
 
 def figure(drawn: Figure, alt: str) -> Markup:
@@ -76,7 +78,10 @@ def figure(drawn: Figure, alt: str) -> Markup:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> Markup:
-    """A table of texts, numbers and `Cell`, everything escaped. Numbers are at the right, empty columns are left out. "" for no rows."""
+    """A table of texts, numbers and `Cell`; "" for no rows.
+
+    Everything is escaped, and what is between backticks is code. Numbers are at the right, and empty columns are left out.
+    """
     from markupsafe import Markup
 
     columns, cells = with_entries(

@@ -90,11 +90,12 @@ def _points(lab: Lab, verdict: Verdict, cells: Sequence[Cell] | None, penalty: f
     return {"review": review, "groups": groups, "questions": questions, "penalty": penalty}
 
 
-def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float, float, str]:
-    """Title, points, maximum, and how the points came about."""
+def _row(outcome: Outcome, cell: Cell | None) -> tuple[str, float | str, float, str]:
+    """Title, points, "-" while they are open, maximum, and how the points came about."""
     if cell and cell.by_hand:
         return outcome.task.title, cell.points, cell.maximum, _BY_HAND
-    return outcome.task.title, outcome.points, outcome.task.points, _TIERS[outcome.tier]
+    points = outcome.points or ("-" if outcome.tier == Tier.INCONCLUSIVE else 0.0)
+    return outcome.task.title, points, outcome.task.points, _TIERS[outcome.tier]
 
 
 def _race(lab: Lab, comparison: Comparison) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SEED = 0  # as the judge's, so that the page shows the very intervals that decided
+_NAMES = {"eager": "PyTorch", "yours": "your engine", "reference": "reference"}
 _SLOWEST = 99  # percentile up to which latencies are drawn: a busy machine's last percent would squeeze the rest
 
 
@@ -61,14 +62,16 @@ def latencies(comparison: Comparison) -> tuple[Figure, str]:
         place = measured.median_ms, row + 0.7
         axes.annotate(f"median {measured.median_ms:.3g} ms", place, (shift, 0), textcoords="offset points", ha=side, fontsize=8)
     beyond = int((everything > edges[-1]).sum())
-    axes.set_yticks([row + 0.25 for row in range(len(names))], reversed(names))
+    axes.set_yticks([row + 0.25 for row in range(len(names))], [_NAMES.get(name, name) for name in reversed(names)])
     axes.set(
         ylim=(-0.1, len(names) + 0.05),
         xlim=(edges[0], edges[-1]),
         xlabel="latency of one call (ms)" + f"; {beyond} slower, not drawn" * bool(beyond),
     )
     axes.set_title("How long a call takes")
-    medians = ", ".join(f"{name} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items())
+    medians = ", ".join(
+        f"{_NAMES.get(name, name)} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items()
+    )
     return figure, f"Median latencies: {medians}."
 
 
@@ -78,8 +81,8 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
     axes = figure.add_subplot()
     for row, ratio in enumerate(reversed(found)):
         one = ratio.interval
-        axes.plot([one.low, one.high], [row, row], lw=6, color=pages.BLUE, solid_capstyle="butt", alpha=0.45)
-        axes.plot(one.median, row, "o", ms=6, color=pages.BLUE)
+        axes.plot([one.low, one.high], [row, row], lw=7, color=pages.BLUE, solid_capstyle="butt", alpha=0.6)
+        axes.plot(one.median, row, "|", ms=11, mew=1.5, color="black")
         axes.plot([1, 1], [row - 0.2, row + 0.1], lw=0.8, ls=":", color="black")  # short: it must not cross words
         axes.annotate(str(one), (one.median, row + 0.13), ha="center", va="bottom", fontsize=8, annotation_clip=False)
         if ratio.partial is not None and ratio.full is not None:
@@ -87,8 +90,8 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
                 axes.plot([bound, bound], [row - 0.2, row + 0.1], lw=2, color=color)
             label = f"part of the points from {ratio.partial:g}, all from {ratio.full:g}"
             axes.text(0.5, row - 0.27, label, ha="center", va="top", fontsize=8, transform=axes.get_yaxis_transform())
-    axes.set_yticks(range(len(found)), [f"against\n{ratio.over}" for ratio in reversed(found)])
-    axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval)")
+    axes.set_yticks(range(len(found)), [f"against\n{_NAMES.get(ratio.over, ratio.over)}" for ratio in reversed(found)])
+    axes.set(ylim=(-0.75, len(found) - 0.45), xlabel="times as fast (bar: 95 % interval, line: median)")
     axes.margins(x=0.35)  # room for the numbers above the outermost intervals
     axes.set_title("Your speed, and where points begin")
     return figure, " ".join(map(sentence, found))
@@ -96,7 +99,7 @@ def intervals(found: tuple[Ratio, ...]) -> tuple[Figure, str]:
 
 def sentence(ratio: Ratio) -> str:
     """The ratio, and where points begin."""
-    text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{ratio.over}: {ratio.interval}."
+    text = f"Your speed divided by that of {'the ' * (ratio.over == 'reference')}{_NAMES.get(ratio.over, ratio.over)}: {ratio.interval}."
     if ratio.partial is None or ratio.full is None:
         return text
     return f"{text} Part of the points from {ratio.partial:g}, all from {ratio.full:g}."

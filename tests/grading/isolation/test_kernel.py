@@ -34,6 +34,15 @@ def test_a_flood_leaves_nothing_that_speaks_later(tmp_path: Path, caplog) -> Non
     assert "never retrieved" not in caplog.text
 
 
+def test_a_run_that_ends_says_so_once(tmp_path: Path) -> None:
+    cells = [new_code_cell(source) for source in ("1", "import os; os._exit(1)", "2", "3")]
+    resources = {"metadata": {"path": str(tmp_path)}, "nbgrader": {"assignment": "lab01", "notebook": "none"}}
+    notebook, _ = SandboxedExecute(trusted=True).preprocess(new_notebook(cells=cells), resources)
+    kinds = [[output.output_type for output in cell.outputs] for cell in notebook.cells]
+    assert kinds == [["execute_result"], ["error"], [], []]
+    assert "The cells below did not run." in notebook.cells[1].outputs[0].traceback[0]
+
+
 def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:
     """It was left out after the notebook had run, and the judge said that it was missing."""
     lab = labs.find("lab10")

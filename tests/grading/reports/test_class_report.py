@@ -152,9 +152,10 @@ def test_who_needs_a_decision_comes_first_and_the_points_of_a_row_add_up(report)
     assert rows.index("unlucky") < rows.index("writer") < rows.index("full00") and "written (of 2)" in rows
 
 
-def test_the_leaderboard_marks_the_reference_and_the_ends_and_says_who_is_pending(report):
+def test_the_leaderboard_has_an_axis_and_groups_and_says_who_is_pending(report):
     board = class_page.board(report, leaderboard.ranked(report.submissions))
-    assert [word in board for word in ('%">1.0</small>', ">0.9</small>", ">1.1</small>", "points<br>of 10<")] == [True] * 4
+    assert [word in board for word in ('%">1</small>', ">0.9</small>", ">1.1</small>", "points<br>of 10<")] == [True] * 4
+    assert [board.count(f'rowspan="{size}"') for size in (21, 4, 3)] == [1, 1, 1]
     assert board.count("2 points of the written answer are not published") == 1
     assert "unlucky</td><td" in board and board.index("none2") < board.index("unlucky") < board.index("pending")
     assert board.count("pending") == 1 and board.count("not measured") == 3
@@ -167,10 +168,10 @@ def test_lost_and_open_points_stand_out(report):
     assert tones["none0"] == ["final", "none", "none", "none"] and tones["unsure"][-1] == "inconclusive"
 
 
-def test_a_bar_of_points_is_one_point_wide(report):
-    axes = class_figures.distribution(report)[0].axes[0]
-    assert [bar.get_height() for bar in axes.patches if bar.get_height()] == [3, 1, 1, 2, 2, 1, 20]
-    assert {bar.get_width() for bar in axes.patches} == {1}
+def test_half_points_have_their_own_bar(report):
+    figure, words = class_figures.distribution(report)
+    bars = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in figure.axes[0].patches}
+    assert bars == pytest.approx({0: 3, 1: 1, 7: 1, 8: 2, 9.5: 2, 10: 1, 11: 20}) and "2 with 9.5" in words
 
 
 HOSTILE = '<img src=x onerror="alert(1)">&"\''
@@ -236,6 +237,9 @@ def test_who_needs_the_instructor_is_one_row_a_reason(tmp_path):
     page = class_page.page(report)
     assert page.count("<h2>Not graded</h2>") == page.count("<h2>Graded in part</h2>") == page.count("<h2>To review</h2>") == 1
     assert page.index("Not graded") < page.index("To review") < page.index("<svg"), "it comes first"
+    group = page.partition("<h2>To review</h2>")[2].partition("and 14 more")[0]
+    assert group.count(f'/{LAB.name}.html">s0') == 6, "each of a group leads to its report"
+    assert "run <code>course grade lab01_first_engine</code>" in page and "`" not in page
     page.encode()  # a name that is not UTF-8 does not stop the page
     assert [row["submission"] for row in json.loads(json.dumps(report.to_json()))["rejected"]] == ["'a[1]'", "'\\udcff'"]
     note(room.folder, "s03", LAB, "")
