@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from course_lib.engines import Engine
 
 BATCH = 32
-_COLUMNS = {"lecture": LEFT} | dict.fromkeys(("kernels", "MB", "speed", "plan (MB)", "right"), f"{RIGHT};white-space:nowrap")
+_COLUMNS = {"lecture": LEFT} | dict.fromkeys(("kernels", "MB", "speed", "plan", "right"), f"{RIGHT};white-space:nowrap")
 Row = dict[str, Any]
 
 
@@ -113,7 +113,7 @@ def accuracy(engine: Engine) -> float:
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """The rows from top to bottom; the newest is bold. In a notebook it is a table."""
+    """The rows from top to bottom. In a notebook, engines are a table whose newest row is bold, and the other findings are below it."""
 
     rows: Sequence[Row]
 
@@ -130,11 +130,17 @@ class Scoreboard:
         return "\n".join([self.takeaway, *("  ".join(cells).rstrip() for cells in map(_cells, self.rows))])
 
     def _repr_html_(self) -> str:
+        from markupsafe import escape
+
         devices = [row["recorded"] for row in self.rows if "recorded" in row]
-        caption = f"{self.takeaway}. MB: moved per batch. Speed: PyTorch eager is 1; ±: half of the 95 % interval."
+        caption = (
+            f"{self.takeaway}. MB: moved per batch, and of the plan. Speed: PyTorch eager is 1; ±: half of the 95 % interval."
+        )
         caption += f" ●: measured here. ○: recorded on {devices[0]}." if devices else ""
-        rows = [({"style": "font-weight:bold"} if row is self.rows[-1] else {}, _cells(row)) for row in self.rows]
-        return notebook_table(caption, _COLUMNS, rows)
+        bold = {"style": "font-weight:bold"}
+        engines = [(bold if row is self.rows[-1] else {}, _cells(row)) for row in self.rows if "note" not in row]
+        notes = [escape(_cells(row)[0]) for row in self.rows if "note" in row]
+        return f"{notebook_table(caption, _COLUMNS, engines)}<small>{'<br>'.join(notes)}</small>"
 
 
 def _cells(row: Row) -> list[str]:
