@@ -1,6 +1,7 @@
 """What several test modules share. Everything is made on first use, once a session."""
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -61,6 +62,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _running = item.nodeid
     if "course_lib.models.export" in sys.modules:  # to import it takes two seconds, and most tests do without
         exports_once.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """All that is made here stays until the end: searching it for garbage would take half of the collection, and more later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
