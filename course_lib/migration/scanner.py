@@ -20,7 +20,7 @@ from course_lib.migration.analysis.sources import Place, Program, Source, find, 
 from course_lib.migration.analysis.strings import commands_in
 from course_lib.migration.analysis.uses import Use, collect
 from course_lib.migration.findings import FAILING, SEVERITIES, Finding, Verdict
-from course_lib.migration.rules import modules, polygraphy, torch_trt
+from course_lib.migration.rules import gone, torch_trt
 from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
 
@@ -212,11 +212,11 @@ def _python(parsed: python2.Parsed, text: str, target: str, *, evidence: bool) -
 
 def _judge(use: Use, table: ApiTable, comments: Mapping[int, str], *, torch_tensorrt: bool) -> list[Verdict]:
     if use.name.startswith("import:"):
-        return modules.judge_import(use.name[7:], table.version)
+        return gone.judge_import(use.name[7:], table.version)
     if use.name.startswith("torch_tensorrt"):
         return torch_trt.judge(use, table.version)
     if use.name.startswith("polygraphy."):
-        return polygraphy.judge(use, table.version)
+        return gone.judge_polygraphy(use, table.version)
     if use.name.startswith("torch."):
         return torch_trt.judge_torch(use, table.version, compiled=torch_tensorrt and _is_compiled(use.node))
     return judge.judge(use, table, comments)

@@ -6,9 +6,8 @@ import pytest
 
 from course_lib.migration.analysis import naming
 from course_lib.migration.analysis.verdicts import removed_in
-from course_lib.migration.rules.modules import MODULES
+from course_lib.migration.rules.gone import KEYWORDS, MODULES
 from course_lib.migration.rules.names import RULES, Rule, rule_for
-from course_lib.migration.rules.polygraphy import GONE
 from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, TRTEXEC
 from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
@@ -97,4 +96,4 @@ def test_rules_for_tools_are_complete_and_distinct() -> None:
             assert rule.lecture in LECTURES and rule.use and rule.flags
             assert not set(rule.flags) & set(re.findall(r"--?\w[\w-]*", rule.use)), rule
     assert all(rule.tool == "pip" and rule.flags == (name,) for name, rule in PACKAGES.items())
-    assert {module["lecture"] for module in MODULES} | {lecture for *_, lecture in GONE.values()} <= set(LECTURES)
+    assert {module["lecture"] for module in MODULES} | {lecture for *_, lecture in KEYWORDS.values()} <= set(LECTURES)

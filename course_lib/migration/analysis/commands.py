@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from course_lib.migration.analysis.guards import version_number
+from course_lib.migration.analysis.guards import is_reached, version_number
 from course_lib.migration.findings import Verdict
 from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, QDREP, TRTEXEC, ToolRule
 from course_lib.migration.tables.known import RTX
@@ -118,13 +118,9 @@ def _flag(tool: str, word: str, target: str) -> list[Verdict]:
             wanted, has_value, part = flag.partition("=")
             fits = name == wanted and (not has_value or part.lower() in re.split(r"[,+\-]", value.lower()) or part in value)
             fits = fits or (tool == "nsys" and not flag.startswith("-") and wanted in re.split(r"[,=]", word))
-            if fits and _applies(rule, target):
+            if fits and is_reached(rule.since, target):
                 return [_verdict(rule, f"{tool} {flag if has_value else wanted}")]
     return []
-
-
-def _applies(rule: ToolRule, target: str) -> bool:
-    return not rule.since[:1].isdigit() or target == RTX or version_number(target) >= version_number(rule.since)
 
 
 def _pip(text: str, words: Sequence[str], target: str, *, installs: bool = False) -> list[Verdict]:
@@ -136,7 +132,7 @@ def _pip(text: str, words: Sequence[str], target: str, *, installs: bool = False
 
 def _packages(names: Iterable[str], target: str) -> list[Verdict]:
     rules = {name: PACKAGES.get(name) for name in (name.lower().replace("_", "-") for name in names)}
-    return [_verdict(rule, f"pip install {name}") for name, rule in rules.items() if rule and _applies(rule, target)]
+    return [_verdict(rule, f"pip install {name}") for name, rule in rules.items() if rule and is_reached(rule.since, target)]
 
 
 def _pinned(pin: re.Match[str] | None, target: str) -> list[Verdict]:

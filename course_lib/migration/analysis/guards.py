@@ -13,6 +13,7 @@ from functools import cache
 
 from course_lib.migration.analysis.evaluate import outcomes
 from course_lib.migration.tables.api_table import ApiTable
+from course_lib.migration.tables.known import RTX
 
 Question = Callable[[ApiTable], bool | None]  # true, false or unclear (None) in one version
 
@@ -92,6 +93,11 @@ def any_of(parts: Iterable[Condition]) -> Condition:
 def version_number(version: str) -> tuple[int, ...]:
     """A version such as ``"8.6.1"`` or ``"rtx-1.7.1"`` as numbers."""
     return tuple(int(part) for part in version.rpartition("-")[2].split(".") if part.isdigit())
+
+
+def is_reached(since: str, target: str) -> bool:
+    """Whether a version has what changed in `since`. TensorRT for RTX has it, and so has every version if `since` is no version of it."""
+    return not since[:1].isdigit() or target == RTX or version_number(target) >= version_number(since)
 
 
 @cache
