@@ -9,9 +9,6 @@ import onnx
 from benchmarks.yardsticks import resnet50
 from course_lib.models import classifier, digits, encoder, export_onnx
 from course_lib.recipe import Profile, Recipe
-from tests.warm_processes import list_operators_once
-
-list_operators_once()
 
 
 @cache

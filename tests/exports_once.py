@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import unchanged
+from tests.warm_processes import list_operators_once
 
 _BOOKKEEPING = ("_parameters", "_buffers", "_modules")
 
@@ -39,12 +40,16 @@ def _once(export: Callable[..., Any]) -> Callable[..., Any]:
     import onnx
 
     def exported(module: Any, example: Any, *how: Any) -> Any:
+        def make() -> Any:
+            list_operators_once()
+            return export(module, example, *how)
+
         content = digest(module)
         if content is None:
-            return export(module, example, *how)
+            return make()
         shapes = [(str(one.dtype), tuple(one.shape)) for one in example]
         key = unchanged.key("export", content, shapes, how, files=_sources(_modules(module) | {export.__module__}))
-        return onnx.load_from_string(unchanged.made(key, lambda: export(module, example, *how).SerializeToString()))
+        return onnx.load_from_string(unchanged.made(key, lambda: make().SerializeToString()))
 
     exported.asked_each_time = export  # type: ignore[attr-defined]
     return exported

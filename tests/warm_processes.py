@@ -92,8 +92,9 @@ def list_operators_once() -> None:
 
     from torch.onnx._internal.exporter._registration import onnxscript_apis
 
-    onnxscript_apis.get_torchlib_ops = cache(onnxscript_apis.get_torchlib_ops)
-    onnxscript_apis.get_torchlib_ops()
+    if not hasattr(onnxscript_apis.get_torchlib_ops, "cache_info"):
+        onnxscript_apis.get_torchlib_ops = cache(onnxscript_apis.get_torchlib_ops)
+        onnxscript_apis.get_torchlib_ops()
 
 
 def serve(path: str) -> None:

@@ -6,8 +6,6 @@ import time
 
 import numpy as np
 import pytest
-import scipy.signal
-import scipy.stats
 
 from course_lib.benchmark import Interval, Measurement, measure, speedup
 from course_lib.benchmark.statistics import median_interval
@@ -28,11 +26,13 @@ def test_the_median_is_that_of_the_paired_ratios() -> None:
 @pytest.mark.parametrize("level", [0.8, 0.95])
 @pytest.mark.parametrize("n", [100, 400, 1600])
 def test_independent_pairs_get_the_interval_of_scipys_bootstrap(n: int, level: float) -> None:
+    from scipy.stats import bootstrap
+
     lows, highs, widths = [], [], []
     for seed in range(8):
         baseline, candidate = _independent(n, seed)
         ours = speedup(baseline, candidate, level=level, seed=seed)
-        theirs = scipy.stats.bootstrap(
+        theirs = bootstrap(
             (baseline / candidate,), np.median, n_resamples=1000, confidence_level=level, method="percentile", rng=seed
         ).confidence_interval
         width = theirs.high - theirs.low
@@ -45,11 +45,13 @@ def test_independent_pairs_get_the_interval_of_scipys_bootstrap(n: int, level: f
 
 def _coverage(correlation: float, n: int, runs: int) -> float:
     """Share of synthetic sessions whose interval holds the true ratio, with noise that comes in stretches."""
+    from scipy.signal import lfilter
+
     rng, truth = np.random.default_rng(1), 2.0
     held = 0
     for run in range(runs):
         shocks = rng.standard_normal(n + 200)
-        noise = scipy.signal.lfilter([1.0], [1.0, -correlation], shocks)[200:] * np.sqrt(1 - correlation**2)
+        noise = lfilter([1.0], [1.0, -correlation], shocks)[200:] * np.sqrt(1 - correlation**2)
         candidate = rng.lognormal(0, 0.05, n)
         interval = speedup(truth * candidate * np.exp(0.1 * noise), candidate, seed=run)
         held += interval.low <= truth <= interval.high
