@@ -44,7 +44,7 @@ _WORDS = {"Fc": "fully connected layer", "Corr": "convolution", "Maxr": "maximum
 _MOVING = frozenset(
     ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Slice", "Split", "Concat", "Gather", "Expand")
 ).union(_MOVING_WORDS)
-_CONVERTER_KINDS = frozenset({"Reformat", "Cast", "Convert", "Reorder"})  # of TensorRT and of OpenVINO
+_CONVERTER_KINDS = frozenset({"Reformat", "Cast"})  # of TensorRT
 _NO_KERNELS = "No layer table: this backend does not tell which kernels it runs."
 _CELL = 40  # characters that a cell of the text table shows
 _LITTLE = 0.5  # a share of the multiplications below this is worth a note

@@ -1,6 +1,5 @@
-"""OpenVINO behind the course's protocol: the numbers of ONNX Runtime, one thread, and the precision that was asked for or none."""
+"""OpenVINO behind the course's protocol: the numbers of ONNX Runtime, one thread, and FP32."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,8 @@ import onnx
 import pytest
 
 from course_lib import engines
-from course_lib._util.cpu_int8 import has_byte_dot_products
 from course_lib.engines import Plan
-from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, PrecisionError
+from course_lib.errors import BackendUnavailable, CourseError, EngineError, PrecisionError
 from course_lib.models import digits
 from course_lib.precision import MinMaxCalibrator, calibrate, insert_qdq
 from course_lib.recipe import Recipe
@@ -111,72 +109,16 @@ def test_tensors_that_became_one_keep_the_names_of_the_graph(tmp_path: Path) -> 
     assert {name: float(values.sum()) for name, values in outputs.items()} == {"y": -8, "z": 0, "w": 0}
 
 
-# ---- precision, proved on the layers
+# ---- precision
 
 
-def test_the_layers_of_the_classifier(plan: Plan) -> None:
-    convolutions = [layer for layer in plan.layers if layer.kind == "Convolution"]
-    fused = [plan.layers.fused_operators(layer) for layer in convolutions]
-    assert sorted(fused) == ["Conv"] * 2 + ["Conv + Add + Relu"] * 3 + ["Conv + Relu"] * 4
-    assert all(layer.dtypes == {"Float"} and layer.weights and layer.tactic.endswith("_f32") for layer in convolutions)
-    assert convolutions[0].outputs[0].shape == (-1, 16, 32, 32)
-    named = {plan.layers.operators[node] for layer in plan.layers for node in layer.onnx_nodes}
-    assert named == set(plan.layers.operators.values()), "every operator of the graph is in some layer"
-    assert not any(layer.kind in ("Const", "Input", "Output") for layer in plan.layers)
-    assert engines.LayerTable.from_json(json.loads(json.dumps(plan.layers.to_json()))) == plan.layers
-
-
-@pytest.fixture(scope="module")
-def int8_onnx(small_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@needs_openvino
+def test_another_precision_than_fp32_is_rejected(small_onnx: Path, tmp_path: Path) -> None:
+    for precision in ("fp16", "bf16", "int8", "fp8"):
+        recipe = Recipe(precision=precision)
+        words = [f"OpenVINO in fp32, found {precision}", "onnxruntime"]
+        _rejected(PrecisionError, words, lambda recipe=recipe: engines.registry.compile_plan(OV, small_onnx, recipe.wire()))
     model = onnx.load(small_onnx)
     ranges = calibrate(model, [{"image": digits("train").images[:64]}], MinMaxCalibrator())
-    return _save(insert_qdq(model, ranges), tmp_path_factory.mktemp("int8"))
-
-
-@pytest.mark.instructions
-def test_int8_is_proved_and_not_taken_for_float(int8_onnx: Path, small_onnx: Path, service_recipe: Recipe, engine: Any) -> None:
-    int8 = service_recipe.model_copy(update={"precision": "int8"})
-    words = ["the recipe says fp32", "INT8"]
-    _rejected(PrecisionError, words, lambda: engines.build(int8_onnx, service_recipe, backend=OV))
-    if not has_byte_dot_products():
-        words = ["saturate on this processor", "VNNI", "onnxruntime"]
-        _rejected(PrecisionError, words, lambda: engines.registry.compile_plan(OV, int8_onnx, int8.wire()))
-        return
-    quantized = engines.build(int8_onnx, int8, backend=OV)
-    assert sum("Int8" in layer.dtypes for layer in quantized.layers if layer.kind == "Convolution") == 9
-    images = {"image": digits("test").images[:32]}
-    have, want = engines.load(quantized).infer(images)["logits"], engine.infer(images)["logits"]
-    assert 0 < np.abs(have - want).max() < 0.2 * np.abs(want).max() and (have.argmax(1) == want.argmax(1)).mean() > 0.9
-    words = ["the recipe says int8", "none of"]
-    _rejected(PrecisionError, words, lambda: engines.build(small_onnx, Recipe(precision="int8"), backend=OV))
-
-
-@needs_openvino
-def test_int8_that_would_saturate_is_rejected_when_it_is_built_and_when_it_is_loaded(
-    int8_onnx: Path, service_recipe: Recipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    int8 = service_recipe.model_copy(update={"precision": "int8"})
-    monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda: frozenset({"avx512_vnni"}))
-    plan = engines.registry.compile_plan(OV, int8_onnx, int8.wire())
-    monkeypatch.setattr("course_lib._util.cpu_int8.cpu_features", lambda: frozenset({"avx2", "avx512f"}))
-    words = ["saturate on this processor", "VNNI", "onnxruntime"]
-    _rejected(PrecisionError, words, lambda: engines.registry.compile_plan(OV, int8_onnx, int8.wire()))
-    _rejected(PrecisionError, words, lambda: engines.load(plan))
-
-
-@needs_openvino
-@pytest.mark.parametrize(("precision", "word"), [("fp16", "Half"), ("bf16", "BFloat16")])
-def test_a_smaller_type_is_computed_with_or_rejected(precision: str, word: str, small_onnx: Path) -> None:
-    """Which of the two depends on the processor."""
-    try:
-        plan = engines.build(small_onnx, Recipe(precision=precision), backend=OV)
-    except PrecisionError as error:
-        assert f"the recipe says {precision}" in str(error) and "on this processor" in str(error) and "Float" in str(error)
-    else:
-        assert sum(word in layer.dtypes for layer in plan.layers if layer.kind == "Convolution") == 9
-
-
-@needs_openvino
-def test_a_precision_that_it_does_not_know(small_onnx: Path) -> None:
-    call = lambda: engines.build(small_onnx, Recipe(precision="fp8"), backend=OV)  # noqa: E731
-    _rejected(BuildError, ["no fp8", "fp32, fp16, bf16, int8"], call)
+    quantized = _save(insert_qdq(model, ranges), tmp_path)
+    _rejected(PrecisionError, ["found a quantized graph"], lambda: engines.build(quantized, backend=OV))
