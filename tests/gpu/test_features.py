@@ -1,5 +1,5 @@
-"""What TensorRT 8.6 has and the course's recipes do not ask for every day: a precision for each layer, the legacy calibrator; memory
-and streams that pycuda shares with torch.
+"""What TensorRT 8.6 has and the course's recipes do not ask for every day, a precision for each layer; memory and streams that pycuda
+shares with torch.
 
 The other features are in the neighbors: refit, contexts, streams, profiles, CUDA graphs, profiler and version-compatible plans in
 test_runtime.py, timing cache and inspector in test_tensorrt.py, calibrators in test_int8.py, plugins in test_rope.py.
@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 
 from course_lib.models import classifier, digits, export_onnx
-from course_lib.precision import read_cache
-from tests.gpu.test_int8 import SCRIPT as WITH_CALIBRATOR
 from tests.gpu.test_int8 import run
 from tests.gpu.test_tensorrt import pytestmark, target  # noqa: F401  (the same marks, the same fixture)
 
@@ -44,21 +42,6 @@ def test_each_layer_has_the_precision_that_it_was_told(target, model, tmp_path):
     with torch.inference_mode():
         want = classifier("small")(torch.from_numpy(images.copy())).numpy()
     assert np.abs(np.load(tmp_path / "logits.npy") - want).max() <= 2e-2 * np.abs(want).max()
-
-
-def test_the_legacy_calibrator(target, model, tmp_path):  # noqa: F811
-    """The third of TensorRT's algorithms, a percentile; the other two are in test_int8.py."""
-    samples, test = digits("train").images[:1000], digits("test")
-    paths = {name: tmp_path / name for name in ("samples.npy", "images.npy", "ranges.cache", "logits.npy")}
-    np.save(paths["samples.npy"], samples)
-    np.save(paths["images.npy"], test.images)
-    run(target, WITH_CALIBRATOR, model, "legacy", *paths.values())
-    accuracy = float((np.load(paths["logits.npy"]).argmax(1) == test.labels).mean())
-    with torch.inference_mode():
-        eager = float((classifier("small")(torch.from_numpy(test.images.copy())).numpy().argmax(1) == test.labels).mean())
-    ranges = read_cache(paths["ranges.cache"].read_text())
-    print(json.dumps({"kind": "legacy", "tensors": len(ranges), "accuracy": accuracy, "eager": eager}))
-    assert len(ranges) >= 10 and abs(accuracy - eager) <= 0.01
 
 
 # ---- pycuda and torch in one process

@@ -30,7 +30,6 @@ from course_lib.errors import CourseError
 
 _HEADER = re.compile(r"TRT-([\w.]+)-(\w+)")
 _LEGACY_HEADER = re.compile(r"\d+ [0-9a-f]{16} [0-9a-f]{16}")
-_LEGACY = "LegacyCalibration"
 _STEPS = 127  # on either side of zero
 _NAMED = 5  # tensors that a warning names before it counts the rest
 
@@ -44,12 +43,8 @@ def write_cache(ranges: Mapping[str, float], version: int = 8600, *, algorithm: 
         algorithm: ``"EntropyCalibration2"`` or ``"MinMaxCalibration"``, to match the calibrator.
 
     Raises:
-        CourseError: a legacy cache, a range that is not positive and finite in float32, or a name with a line break in it.
+        CourseError: a range that is not positive and finite in float32, or a name with a line break in it.
     """
-    if algorithm == _LEGACY:
-        raise CourseError(
-            "a legacy calibrator's cache cannot be written, only read: use EntropyCalibration2 or MinMaxCalibration"
-        )
     lines = [f"TRT-{version}-{algorithm}"]
     for name, amax in ranges.items():
         if "\n" in name or "\r" in name or not name:
@@ -109,7 +104,7 @@ def read_header(cache: str | bytes | Path) -> tuple[int, str]:
     """
     first = _text(cache).partition("\n")[0].strip()
     if _LEGACY_HEADER.fullmatch(first):
-        return 0, _LEGACY
+        return 0, "LegacyCalibration"
     if not (match := _HEADER.fullmatch(first)):
         raise CourseError(
             f"not a TensorRT calibration cache: its first line is {first[:80]!r}, not 'TRT-8600-EntropyCalibration2'"

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorrt
 
-Kind = Literal["entropy", "minmax", "legacy"]
-_BASES: dict[str, str] = {
-    "entropy": "IInt8EntropyCalibrator2",
-    "minmax": "IInt8MinMaxCalibrator",
-    "legacy": "IInt8LegacyCalibrator",
-}
+Kind = Literal["entropy", "minmax"]
+_BASES: dict[str, str] = {"entropy": "IInt8EntropyCalibrator2", "minmax": "IInt8MinMaxCalibrator"}
 
 
 def trt_calibrator(
@@ -35,7 +31,7 @@ def trt_calibrator(
 
     Args:
         trt: the imported ``tensorrt`` module, 8 or 10.
-        kind: the algorithm that TensorRT runs. "legacy" is its percentile method.
+        kind: the algorithm that TensorRT runs.
         batches: arrays by input name, all with the same shape. The first batch with another shape, such as a smaller last one,
             ends the calibration: TensorRT prints the message of the `CourseError` and continues with the earlier batches.
         cache_path: an existing file is read, and no batch is used. Otherwise the file is written. TensorRT does not check that a
@@ -84,19 +80,6 @@ def trt_calibrator(
 
         def write_calibration_cache(self, content: memoryview) -> None:
             cache.write_bytes(content)
-
-        # The four below are asked of a legacy calibrator only.
-        def get_quantile(self) -> float:
-            return 0.9999  # of the values are within the range
-
-        def get_regression_cutoff(self) -> float:
-            return 1.0  # of the largest value: no cut besides the quantile
-
-        def read_histogram_cache(self, length: int) -> None:
-            return None
-
-        def write_histogram_cache(self, address: int, length: int) -> None:
-            return None
 
     return Calibrator()
 
