@@ -100,6 +100,7 @@ def _drop_unsolved(app: Sphinx, tree: document) -> None:
 # What a quotation or a paragraph begins with, and the class that gives it its look in course.css.
 _BOXES = {
     "after this lecture": "goals",
+    "you will": "goals",
     "question": "question",
     "takeaway": "takeaway",
     "rule": "takeaway",
@@ -111,7 +112,7 @@ _BOXES = {
 
 
 def _mark_boxes(app: Sphinx, tree: document) -> None:
-    """What a lecture leads to, questions, exercises, takeaways, misconceptions and old code each have their own look."""
+    """What a lecture or a lab leads to, questions, exercises, takeaways, misconceptions and old code each have their own look."""
     from docutils import nodes
 
     for paragraph in list(tree.findall(nodes.paragraph)):
