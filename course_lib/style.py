@@ -257,10 +257,11 @@ def svg(drawn: Figure, *, titled: bool = True) -> str:
     _lift_title(drawn)
     title = drawn.get_suptitle()
     metadata = {"Date": None, "Title": alt_text(drawn), "Description": None if titled else title}
-    if not titled:
+    if title and not titled:
         drawn.suptitle("")
     text = _saved(drawn, "svg", metadata=metadata).decode()
-    drawn.suptitle(title)
+    if title:
+        drawn.suptitle(title)
     # Verdana is as wide, others are narrower.
     text = re.sub(r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text)
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)

@@ -106,7 +106,8 @@ def draw_timeline(
     notes = ["\nlow bars: short events with pauses"] if pauses else []
     notes += [f"\n{left_out} more rows are not drawn"] if left_out else []
     axes.set_xlabel(f"time ({unit}){''.join(notes)}")
-    wide = {kind for classes in drawn for kind, bars in classes.items() if _covered(bars, pixel) >= _VISIBLE * pixel}
+    lengths = [(kind, sum(max(bar.end - bar.start, pixel) for bar in bars)) for row in drawn for kind, bars in row.items()]
+    wide = {kind for kind, length in lengths if length >= _VISIBLE * pixel}
     _legend(axes, wide, device, idle=bool(places))
     axes.set_title(title or (timeline.window(start, end) if zoomed else timeline).headline(device), loc="left")
     return figure
@@ -174,10 +175,6 @@ def _joined(bars: Iterable[_Bar], pixel: float) -> list[_Bar]:
         else:
             line.append(bar)
     return line
-
-
-def _covered(bars: Iterable[_Bar], pixel: float) -> float:
-    return sum(max(bar.end - bar.start, pixel) for bar in bars)
 
 
 def _draw(axes: style.Axes, place: int, kind: str, bars: Iterable[_Bar], shown: Timeline, size: float, pixel: float) -> None:
