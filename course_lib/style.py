@@ -316,13 +316,15 @@ def _number_powers(axis: Axis) -> None:
     """A logarithmic axis has one notation, 0.5 and 1,000 or 1e-6 and 1e0: raised exponents are too small on a phone."""
     from matplotlib.ticker import LogFormatter, LogLocator, NullFormatter
 
-    if axis.get_scale() != "log" or not isinstance(axis.get_major_formatter(), LogFormatter):
+    if axis.get_scale() != "log":
+        return
+    axis.set_minor_formatter(NullFormatter())
+    if not isinstance(axis.get_major_formatter(), LogFormatter):
         return
     low, high = axis.get_view_interval()
     if high < 1000 * low and type(axis.get_major_locator()) is LogLocator and getattr(axis.get_transform(), "base", 10) == 10:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:,.9g}" if low > 1e-4 and high < 1e8 else lambda value, _: power(value))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _lift_title(drawn: Figure) -> None:
