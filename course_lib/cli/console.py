@@ -31,7 +31,6 @@ _BARS, _BAR = 100, 6  # columns from which there are bars, and the length of the
 _NARROW = 10  # columns of a cell that is wrapped, at least
 _INDENT = 6 * " "  # before the rest of a line that is wrapped
 _NUMBER = re.compile(r"[-\d.,]*")
-_BEFORE_COMMAND = re.compile("(?:: |, or )(?=pip install |python -m )")
 _COLORS = {"passed": "green", "partly": "yellow", "open": "yellow", "inconclusive": "yellow"}  # by `Outcome.mark`
 
 
@@ -101,15 +100,19 @@ def doctor(found: Mapping[str, Any]) -> None:
     rows = []
     for backend in found["backends"]:
         # one that runs and does not build is not made for it
-        builds = Text("-", "dim") if backend["no_build"] and not backend["no_run"] else _can(backend["no_build"])
+        no_build = Text("-", "dim") if backend["no_build"] and not backend["no_run"] else _can(backend["no_build"])
+        builds = Text("modules", "green") if backend["modules"] else no_build
         rows.append((backend["name"], backend["version"] or "-", builds, _can(backend["no_run"])))
     table("", ("backend", "version", "builds", "runs"), rows, ())
     for backend in found["backends"]:
-        reason, *commands = _BEFORE_COMMAND.split(backend["no_run"])
-        if reason:
-            in_full(_console(), escape(f"{backend['name']}: {reason}"))
-        for command in commands:
-            print(f"    {command.replace(' on a machine', '  # on a machine')}")
+        if backend["no_run"]:
+            in_full(_console(), escape(f"{backend['name']}: {backend['no_run']}"))
+        for command in backend["commands"]:
+            print(f"    {command}")
+        if backend["modules"]:
+            in_full(
+                _console(), escape(f"{backend['name']}: `course layers MODULE.py` compiles a module, with or without a GPU")
+            )
 
 
 def _can(reason: str) -> Text:
@@ -166,7 +169,7 @@ def bench(measured: Mapping[str, Any], recipe: str) -> None:
     inputs = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in measured["shapes"].items())
     rows = [
         (
-            *(name, measured["kernels"].get(name) or "-", f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}"),
+            *(name, measured["kernels"].get(name) or "", f"{median:.3f}", f"{measured['p99_ms'][name]:.3f}"),
             _interval(measured["speedup"].get(name)),
         )
         for name, median in measured["median_ms"].items()
@@ -204,8 +207,7 @@ def outcomes(lab: Lab, examined: Examination, points: Points, *, verbose: bool =
         rows.append((f"- / {written:g}", Text("open", "yellow"), "Written question: an instructor will read it"))
     table("", ("points", "result", "task"), rows, ("task",))
     for first, *_ in groups:
-        if verbose or not first.passed:
-            _details(out, first, "" if one_reason else first.task.title, verbose=verbose)
+        _details(out, first, "All tasks" if one_reason else first.task.title, verbose=verbose)
     if alone:
         in_full(
             out,
@@ -222,10 +224,13 @@ def _row(outcome: Outcome, first: Outcome) -> tuple[str | Text, ...]:
 
 
 def _details(out: Console, outcome: Outcome, title: str, *, verbose: bool) -> None:
-    """Print what a task misses, under its title; without one, the reason is that of all tasks."""
+    """Print the learner's numbers of a task, or what it misses, under its title."""
     from course_lib.labs import requirements
 
-    in_full(out, ": ".join(filter(None, (f"[bold]{escape(title)}[/]" * bool(title), escape(outcome.remark)))))
+    text = outcome.message if outcome.passed and not verbose else outcome.remark
+    in_full(out, ": ".join(filter(None, (f"[bold]{escape(title)}[/]", escape(text)))))
+    if outcome.passed and not verbose:
+        return
     if rows := requirements.rows(one for one in outcome.criteria if verbose or one.met is not True):
         table("", requirements.COLUMNS, rows)
     if outcome.hint:
@@ -314,8 +319,9 @@ def migrate(findings: Iterable[Finding]) -> None:
     for one in findings:
         place, source, advice = map(escape, report.block(one))
         marked = re.sub("`[^`]*`", r"[green]\g<0>[/]", advice)
-        for line in (f"[bold]{place}[/]", f"    [red]{source}[/]" * bool(source), f"  instead: {marked}"):
+        for line in (f"[bold]{place}[/]", f"    [red]{source}[/]" * bool(source), f"    instead: {marked}"):
             in_full(out, line)
+        out.print()
 
 
 def demo(shown: Mapping[str, Any]) -> None:

@@ -116,6 +116,8 @@ def show(found: Blocks) -> None:
 
     rows = found.rows()
     console.table(found.heading(), list(rows[0]) if rows else [], [list(row.values()) for row in rows])
+    if not found.engines:
+        console.note("TensorRT gets blocks of at least 5 operators by default: add --option min_block_size=1")
     for number, block in enumerate(found.blocks):
         if block.in_tensorrt:
             kernels = block.layers.rows()

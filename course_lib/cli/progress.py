@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from course_lib.labs import Lab
 
-_TAKES = re.compile(r"takes\*\* about\s+(\d+)\s+minutes")  # in the first cells of a lab
+_TAKES = re.compile(r"takes\*\* about\s+(\d+)\s+minutes")  # in the first cells of a lecture or a lab
 
 
 @dataclass(frozen=True)
 class LectureProgress:
-    """`minutes_left` is what the unsolved exercises take, and `page` the notebook in the course's folder."""
+    """`minutes` are for reading and exercises, and `page` is the notebook in the course's folder."""
 
     number: int
     title: str
     solved: int
     exercises: int
-    minutes_left: int
+    minutes: int
     page: str
 
     @property
@@ -46,14 +46,14 @@ class LectureProgress:
 class LabProgress:
     """`written` of the `files` of a submission are in the lab's folder; `course check` says whether they earn its `points`.
 
-    `minutes_left` is what the notebook says that the lab takes, 0 once all files are written.
+    `minutes` is what the notebook says that the lab takes.
     """
 
     name: str
     title: str
     written: int
     files: int
-    minutes_left: int
+    minutes: int
     points: float
 
     @property
@@ -75,10 +75,10 @@ class Progress:
 
     def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
-        lectures = [(row.heading, row.solved, row.exercises, row.minutes_left) for row in self.lectures]
-        yield ("lecture", "exercises solved", "hours left"), _with_sums("all lectures", lectures)
-        labs = [(row.title, row.written, row.files, row.minutes_left, row.points) for row in self.labs]
-        yield ("lab", "files written", "hours left", "points"), _with_sums("all labs", labs)
+        lectures = [(row.heading, row.solved, row.exercises, row.minutes) for row in self.lectures]
+        yield ("lecture", "exercises solved", "takes (hours)"), _with_sums("all lectures", lectures)
+        labs = [(row.title, row.written, row.files, row.minutes, row.points) for row in self.labs]
+        yield ("lab", "files written", "takes (hours)", "worth (points)"), _with_sums("all labs", labs)
 
     @property
     def next_row(self) -> LectureProgress | LabProgress | None:
@@ -150,11 +150,10 @@ def progress_of(root: Path | None = None) -> Progress:
     lectures = []
     for number in lecture_numbers():
         exercises = of_lecture(number)
-        open_ones = [exercise for exercise in exercises if exercise.id not in solved]
-        minutes = sum(exercise.minutes for exercise in open_ones)
-        count = len(exercises)
-        title, page = _title_and_page(root, number)
-        lectures.append(LectureProgress(number, title, count - len(open_ones), count, minutes, page))
+        title, page, reading = _about_lecture(root, number)
+        minutes = reading + sum(exercise.minutes for exercise in exercises)
+        count = sum(exercise.id in solved for exercise in exercises)
+        lectures.append(LectureProgress(number, title, count, len(exercises), minutes, page))
     return Progress(tuple(lectures), tuple(_lab_progress(labs.find(name), root) for name in labs.names()))
 
 
@@ -177,19 +176,24 @@ def _lab_progress(lab: Lab, root: Path | None) -> LabProgress:
     written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
     minutes, cells = 0, cells_of(lab, root)
     with suppress(TypeError):  # a learner may have damaged the notebook
-        takes = (_TAKES.search("".join(cell.get("source", ""))) for cell in cells)
-        minutes = next((int(found[1]) for found in takes if found), 0) if written < len(lab.artifacts) else 0
+        minutes = next(filter(None, (_minutes(cell.get("source", "")) for cell in cells)), 0)
     points = sum(task.points for task in lab.tasks) + written_points(cells)
     return LabProgress(lab.name, lab.title, written, len(lab.artifacts), minutes, points)
 
 
-def _title_and_page(root: Path | None, number: int) -> tuple[str, str]:
-    """From the heading of the lecture's first cell, and the name of the file."""
+def _minutes(source: Sequence[str]) -> int:
+    """What a cell says that its notebook takes, 0 if it does not say it."""
+    found = _TAKES.search("".join(source))
+    return int(found[1]) if found else 0
+
+
+def _about_lecture(root: Path | None, number: int) -> tuple[str, str, int]:
+    """Title and minutes of reading from the lecture's first cell, and the page."""
     for path in (root or Path()).glob(f"lectures/{number:02}_*.ipynb"):
         page = f"lectures/{path.name}"
         try:
-            heading = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).splitlines()[0]
+            source = json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]
+            return "".join(source).splitlines()[0].lstrip("# ").partition(" ")[2], page, _minutes(source)
         except (OSError, ValueError, LookupError, TypeError, RecursionError):  # a reader may have damaged a notebook
-            return f"Lecture {number}", page
-        return heading.lstrip("# ").partition(" ")[2], page
-    return f"Lecture {number}", "lectures/00_start_here.ipynb"
+            return f"Lecture {number}", page, 0
+    return f"Lecture {number}", "lectures/00_start_here.ipynb", 0

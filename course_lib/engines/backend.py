@@ -27,16 +27,24 @@ class Availability:
         name: name of the backend.
         version: version of its library, "" if it is not installed.
         no_build, no_run: why it cannot build or run here, "" if it can.
+        commands: each one alone installs what is missing.
+        modules: whether it compiles PyTorch modules, as ``course layers MODULE.py`` shows.
     """
 
     name: str
     version: str
     no_build: str = ""
     no_run: str = ""
+    commands: tuple[str, ...] = ()
+    modules: bool = False
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Plain JSON values: the attributes by name."""
         return asdict(self)
+
+    def explained(self, reason: str) -> str:
+        """A reason with the commands that remove it."""
+        return ": ".join(filter(None, (reason, ", or ".join(self.commands))))
 
 
 class Backend:
@@ -63,7 +71,7 @@ class Backend:
     def availability(self) -> Availability:
         """What this backend can do in this interpreter and on this machine. It must not import the backend's library."""
         found = self.version()
-        return Availability(self.name, found) if found else self.absent(f"not installed: {self.install}")
+        return Availability(self.name, found) if found else self.absent("not installed", self.install)
 
     def compile(
         self, model: Path, recipe: Mapping[str, Any], operators: Mapping[str, str], report: Report | None = None
@@ -128,6 +136,6 @@ class Backend:
                 continue
         return ""
 
-    def absent(self, reason: str) -> Availability:
-        """The answer of a backend that is not installed; the reason says what to install."""
-        return Availability(self.name, "", reason, reason)
+    def absent(self, reason: str, *commands: str) -> Availability:
+        """The answer of a backend that is not installed, with the commands of which each one installs it."""
+        return Availability(self.name, "", reason, reason, commands)

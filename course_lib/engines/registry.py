@@ -69,7 +69,7 @@ def default_runner() -> str:
     for candidate in candidates:
         if not candidate.no_run:
             return candidate.name
-    reasons = "; ".join(f"{candidate.name}: {candidate.no_run}" for candidate in candidates)
+    reasons = "; ".join(f"{candidate.name}: {candidate.explained(candidate.no_run)}" for candidate in candidates)
     raise BackendUnavailable(f"no backend can run engines here ({reasons}). Install onnxruntime, which needs no GPU")
 
 
@@ -86,8 +86,8 @@ def compile_plan(name: str, model: Path, recipe: Mapping[str, Any], report: Repo
     if not model.is_file():
         raise BuildError(f"{model}: no such file")
     backend = find(name)
-    if reason := _availability(backend).no_build:
-        raise BackendUnavailable(f"{name} cannot build here: {reason}")
+    if (found := _availability(backend)).no_build:
+        raise BackendUnavailable(f"{name} cannot build here: {found.explained(found.no_build)}")
     operators = operators_of(model, reject_lowered=not backend.builds_lowered_models)
     return backend.compile(model, recipe, operators, report)
 
@@ -106,8 +106,8 @@ def load(source: Plan | ModelSource, *, weight_budget_bytes: int | None = None) 
     backend = find(source.backend)
     if isinstance(source, Plan):
         check_target(source, driver.capability())
-    if reason := _availability(backend).no_run:
-        raise BackendUnavailable(f"{backend.name} cannot run here: {reason}")
+    if (found := _availability(backend)).no_run:
+        raise BackendUnavailable(f"{backend.name} cannot run here: {found.explained(found.no_run)}")
     if weight_budget_bytes is not None and not backend.streams_weights:
         raise EngineError(f"{backend.name} cannot stream weights: load it without a weight budget")
     if isinstance(source, ModelSource):

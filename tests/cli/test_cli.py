@@ -369,7 +369,7 @@ def test_a_verdict_says_each_thing_once(capsys: pytest.CaptureFixture[str], monk
         assert lines[4] == "0 / 4  open  Faster than PyTorch: right so far, the grader compares it"
         shown = "\n".join(lines[7:])
         assert shown.count("Hint: Compare.") == shown.count("97.8 %") == 1 and found[1].message not in shown
-        assert shown.count("1 to 32") == (3 if verbose else 0) and ("\u2713 32 sizes" in shown) is verbose
+        assert shown.count("1 to 32") == (3 if verbose else 2) and ("\u2713 32 sizes" in shown) is verbose
 
 
 def test_a_note_is_wrapped_between_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

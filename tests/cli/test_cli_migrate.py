@@ -66,7 +66,7 @@ def test_cells_are_told(tmp_path: Path, course: Course) -> None:
     assert f"{tmp_path / 'a.ipynb'}:cell 2:1: removed trtexec --fp16: " in course("migrate", tmp_path).out
     shown = course("migrate", tmp_path, "--format", "table").out
     assert (
-        "a.ipynb:cell 2:1 trtexec --fp16: removed in 11.0\n    trtexec --fp16\n  instead: cast the ONNX model (`modelopt"
+        "a.ipynb:cell 2:1 trtexec --fp16: removed in 11.0\n    trtexec --fp16\n    instead: cast the ONNX model (`modelopt"
         in shown
     )
 
@@ -120,7 +120,7 @@ def test_a_pipe_gets_lines_and_a_terminal_blocks_with_whole_names(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     shown = re.sub(r"\x1b\[\d*m", "", course("migrate", folder).out)
-    assert f"\n    builder.max_workspace_size = 1 << 30\n  instead: `{new}` \n      (lecture 2)\n" in shown
+    assert f"\n    builder.max_workspace_size = 1 << 30\n    instead: `{new}` \n      (lecture 2)\n\n" in shown
     assert " ".join(shown.replace("\n      ", "").split()).startswith(
         f"{folder / 'old.py'}:3 Builder.max_workspace_size: removed in 8.0"
     )

@@ -31,18 +31,18 @@ def test_commands_of_doctor_have_lines_of_their_own_that_are_not_wrapped(capsys,
     """A command that was broken over lines could not be copied."""
     monkeypatch.setenv("COLUMNS", "40")
     long = f"pip install '{60 * 'x'}[gpu]'"
-    reasons = {
-        "a": f"a is not installed: {long} on a machine with a GPU",
-        "b": f"absent: python -m b, or {long}",
-        "c": "no GPU",
-    }
-    backends = [{"name": name, "version": "", "no_build": why, "no_run": why} for name, why in reasons.items()]
+    reasons = {"a": ("not installed", (long,)), "b": ("absent: no wheel", ("python -m b", long)), "c": ("no GPU", ())}
+    backends = [
+        Availability(name, "", why, why, commands, modules=name == "c").to_json() for name, (why, commands) in reasons.items()
+    ]
     known = dict.fromkeys(("ready", "course", "python", "gpu", "builds_with", "runs_with", "missing", "sandbox"), "")
     console.doctor(known | {"backends": backends})
-    assert capsys.readouterr().out.splitlines()[-6:] == [
-        "a: a is not installed",
-        f"    {long}  # on a machine with a GPU",
-        "b: absent",
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if " modules " in line] == [["c", "-", "modules", "no"]]
+    assert lines[-7:-1] == [
+        "a: not installed",
+        f"    {long}",
+        "b: absent: no wheel",
         "    python -m b",
         f"    {long}",
         "c: no GPU",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -76,6 +78,16 @@ def test_blocks_and_tables_in_one_view():
     assert "3 operators in 3 blocks, 2 engines; in PyTorch: aten.cumprod.default" in text and "block 2: 1 kernel " in text
 
 
+def test_the_export_prints_no_advice_on_the_module():
+    """PyTorch's remark on an LSTM's own attributes stood above the table."""
+    import torch
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        blocks._exported(torch.nn.LSTM(2, 2), {"input": (1, 1, 2)})
+    assert not told
+
+
 def test_a_network_with_a_signature_needs_no_inputs():
     example = module_layers._examples(module_layers._factory("halves.py:Tokens")())["tokens"]
     assert example.shape == (2, 5) and not example.is_floating_point()
@@ -88,6 +100,14 @@ def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
     for shapes in ("image=4x1x32x32", "image=1x1x32x32:4x1x32x32:8x1x32x32"):
         shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shapes, "--json"])
         assert json.loads(shown.stdout)["kernels"], shown.exception
+
+
+@pytest.mark.parametrize("shape", ["image=4x1", "image=4x1x16x16", "image=1x1x32x32:4x2x32x32:8x2x32x32"])
+def test_a_shape_that_does_not_fit_is_an_error_of_the_option(shape):
+    """The message spoke of profile 0, which the command does not have."""
+    export_onnx(classifier("small"), "small.onnx")
+    shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shape])
+    assert re.match(r"--shape gives 'image' \w+, expected Nx1x32x32: ", str(shown.exception)), shown.exception
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,15 @@ def _save(model: onnx.ModelProto, folder: Path) -> Path:
 def test_absent_it_says_what_to_install(small_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines.Backend, "version", lambda _: "")
     found = engines.registry.availability(OV)
-    assert found.no_build == found.no_run == "not installed: pip install 'tensorrt-course[openvino]'"
-    _rejected(BackendUnavailable, ["openvino cannot build here"], lambda: engines.registry.compile_plan(OV, small_onnx, {}))
+    assert (found.no_build, found.no_run, found.commands) == (
+        *2 * ["not installed"],
+        ("pip install 'tensorrt-course[openvino]'",),
+    )
+    _rejected(
+        BackendUnavailable,
+        ["openvino cannot build here: not installed: pip install"],
+        lambda: engines.registry.compile_plan(OV, small_onnx, {}),
+    )
 
 
 # ---- running

@@ -45,8 +45,8 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row.name for row in found.labs] == list(labs.names())
     row = next(row for row in found.lectures if row.number == 15)
     assert (row.title, row.solved, row.exercises) == ("Transformers that generate", 1, len(of_lecture(15)))
-    assert row.minutes_left == sum(exercise.minutes for exercise in of_lecture(15)[1:])
-    assert all((row.points, row.minutes_left >= 60) == (12, True) for row in found.labs), "as the notebooks say"
+    assert row.minutes == 90 + sum(exercise.minutes for exercise in of_lecture(15)), "reading and exercises"
+    assert all((row.points, row.minutes >= 60) == (12, True) for row in found.labs), "as the notebooks say"
     show_progress()  # as the start page does
     said = capsys.readouterr().out
     solved = rf"^ *15\. Transformers that generate +1 of {len(of_lecture(15))} "
@@ -58,8 +58,9 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = state / "labs" / "lab01_first_engine"
     folder.mkdir(parents=True)
     (folder / "model.onnx").touch()
-    lab = progress_of(state).labs[0]
-    assert (lab.written, lab.files) == (1, len(labs.find("lab01").artifacts))
+    (folder / "recipe.toml").touch()
+    before, lab = found.labs[0], progress_of(state).labs[0]
+    assert (lab.written, lab.files) == (2, 2) and before.minutes, "files alone are not a lab that is done"
 
 
 QUESTION = {"grade": True, "solution": True}
@@ -85,7 +86,7 @@ def test_a_damaged_cell_is_no_error(field: str, value: object, tmp_path: Path) -
         notebook.parent.mkdir(parents=True)
         notebook.write_text(json.dumps({"cells": [{"source": source}, {field: value}]}))
     found = progress_of(tmp_path)
-    assert (found.labs[0].points, found.labs[0].minutes_left) == (10, 0)
+    assert (found.labs[0].points, found.labs[0].minutes) == (10, 0)
     assert [row.title for row in found.lectures if row.number == 15] == ["Lecture 15"]
 
 

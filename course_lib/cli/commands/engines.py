@@ -206,13 +206,14 @@ def _plan(
     """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with other shapes and another precision."""
     from course_lib import engines
     from course_lib.cli.building import build
-    from course_lib.cli.shape_option import BOUNDS, shapes_of
+    from course_lib.cli.shape_option import BOUNDS, check_shapes, shapes_of
     from course_lib.recipe import Profile
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
     options = _recipe(recipe).model_copy(update={"precision": precision} if precision else {})
-    if given := shapes_of(shapes):
+    if (given := shapes_of(shapes)) and model.is_file():
+        check_shapes(given, model)
         ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in given.items()}
         options = options.model_copy(update={"profiles": (Profile(**ranges),)})
     return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())

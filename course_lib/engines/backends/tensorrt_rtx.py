@@ -25,8 +25,9 @@ class TensorRTForRTX(TensorRT):
         found = self.version()
         if not found:
             linux = platform.system() == "Linux" and platform.machine() == "x86_64"
-            advice = "not installed: pip install tensorrt-rtx-cu13"
-            return self.absent(advice if linux else "TensorRT for RTX is installed only on x86-64 Linux")
+            if not linux:
+                return self.absent("TensorRT for RTX is installed only on x86-64 Linux")
+            return self.absent("not installed", "pip install tensorrt-rtx-cu13")
         here = driver.capability()
         reason = "" if here in _CAPABILITIES else f"TensorRT for RTX does not run on {here}" if here else NO_GPU
         return Availability(self.name, found, "", reason)

@@ -14,6 +14,7 @@ from course_lib.engines.plan import Engine, Plan
 from course_lib.engines.progress import Report
 
 NO_GPU = "no NVIDIA GPU and driver answer on this machine"
+INSTALL = "pip install 'tensorrt-course[gpu]'  # on a machine with an NVIDIA GPU"
 
 
 class TensorRT(Backend):
@@ -30,8 +31,7 @@ class TensorRT(Backend):
         """See `Backend.availability`. It builds and runs where an NVIDIA GPU answers."""
         found = self.version()
         if not found:
-            advice = "pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
-            return self.absent(f"tensorrt is not installed: {advice}")
+            return self.absent("not installed", INSTALL)
         reason = "" if driver.capability() else NO_GPU
         return Availability(self.name, found, reason, reason)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from course_lib.engines.backend import Availability, Backend
-from course_lib.engines.backends.tensorrt.backend import NO_GPU
+from course_lib.engines.backends.tensorrt.backend import INSTALL, NO_GPU
 from course_lib.engines.backends.torch_tensorrt import installation
 from course_lib.engines.cuda import driver
 from course_lib.engines.plan import Engine, Plan
@@ -22,10 +22,9 @@ class TorchTensorRT(Backend):
         """See `Backend.availability`. "Runs here" refers to compiled modules, which need a GPU."""
         found = self.version() or installation.installed_release()
         if not found:
-            advice = f"{installation.INSTALL}, or pip install 'tensorrt-course[gpu]' on a machine with an NVIDIA GPU"
-            return self.absent(f"torch-tensorrt is not installed: {advice}")
+            return self.absent("not installed", installation.INSTALL, INSTALL)
         no_build = "it compiles PyTorch modules, not ONNX files: course layers package.module:factory"
-        return Availability(self.name, found, no_build, "" if driver.capability() else NO_GPU)
+        return Availability(self.name, found, no_build, "" if driver.capability() else NO_GPU, modules=True)
 
     def load(self, plan: Plan, *, weight_budget_bytes: int | None = None) -> Engine:
         """Reject: a plan cannot be Torch-TensorRT's.

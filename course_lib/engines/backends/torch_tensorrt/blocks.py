@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import operator
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -256,7 +257,9 @@ def _exported(module: Any, inputs: Mapping[str, Any]) -> tuple[Any, dict[str, An
     try:
         logging.disable(logging.CRITICAL)  # PyTorch logs the graph up to an error, which the message below has
         dynamic = tuple(dims) if any(dims) else None
-        return torch.export.export(module.eval(), tuple(examples), dynamic_shapes=dynamic), shapes
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice on the module's own code, which is exported all the same
+            return torch.export.export(module.eval(), tuple(examples), dynamic_shapes=dynamic), shapes
     except Exception as error:  # classes of several parts of PyTorch, without a common public base
         raise BuildError(f"torch.export rejects the module: {' '.join(str(error).split())[:300]}") from None
     finally:
