@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
+from course_lib.engines.backends.torch_tensorrt import installation
 from tests import warm_processes
 
 
@@ -48,3 +50,13 @@ def test_it_ends_with_who_asked_for_it(warm):
     while psutil.pid_exists(made) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not psutil.pid_exists(made)
+
+
+def test_programs_of_torch_tensorrt_come_from_a_server_that_has_imported_it(warm):
+    """And all others from one that has not, because the import replaces parts of torch."""
+    code = "import sys; print(any(name.endswith('_tensorrt.dynamo') for name in sys.modules))"
+    deadline = time.monotonic() + 60
+    while not Path(warm[-1] + warm_processes.CONVERTS).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for note, imported in (("", "False\n"), (warm_processes.CONVERTS, f"{bool(installation.installed_release())}\n")):
+        assert subprocess.run([*warm, "-c", code, note], capture_output=True, text=True).stdout == imported

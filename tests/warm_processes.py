@@ -6,6 +6,7 @@
 
 Kernels of notebooks are started like this, and workers that no sandbox surrounds. Such a process shares nothing with another
 but these imports: neither names nor files nor the random numbers that come next. Tests of the workers themselves start real ones.
+Programs of lab 11 come from a second server, because Torch-TensorRT replaces parts of torch for the whole process.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 VARIABLE = "COURSE_TEST_WARM_SOCKET"  # the server's socket, where one serves this run
+CONVERTS = "torch_tensorrt"  # in the arguments of programs for the second server, and at the end of its socket's name
 HEAVY = (
     *("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "torch.export", "torch._dynamo", "torch._inductor"),
     *("torch.onnx._internal.exporter._core", "torch.onnx._internal.exporter._registration", "sklearn.datasets"),
@@ -119,6 +121,15 @@ def serve(path: str) -> None:
     exports_once.install()
     install()
     gc.freeze()
+    if os.fork() == 0:
+        from course_lib.engines.backends.torch_tensorrt import without_gpu
+        from course_lib.errors import BackendUnavailable
+
+        path += CONVERTS
+        without_gpu.hide_gpus()
+        with contextlib.suppress(BackendUnavailable):
+            without_gpu.load()
+            sys.path.insert(0, sys.path.pop(1))  # the first is replaced in each process
 
     ended, ending = socket.socketpair()  # a signal makes it readable
     ended.setblocking(False)
@@ -160,6 +171,7 @@ def serve(path: str) -> None:
                 asked[asker] = pid
     for pid in asked.values():
         _kill(pid)
+    os._exit(0)  # the second server would wait for threads of libraries, which a fork leaves behind
 
 
 def _tell_of_ends(asked: dict[socket.socket, int]) -> None:
@@ -223,7 +235,10 @@ def _become(request: dict, files: list[int]) -> None:
 def ask(path: str, *arguments: str) -> None:
     """Have a process made for these arguments, this folder, environment and standard files, and end as it ends."""
     with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
+        try:
+            server.connect(path + CONVERTS if CONVERTS in " ".join(arguments) else path)
+        except FileNotFoundError:  # the second server is not ready yet
+            server.connect(path)
         socket.send_fds(server, [b" "], [0, 1, 2])
         request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
         server.sendall(json.dumps(request).encode() + b"\n")
