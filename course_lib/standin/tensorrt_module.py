@@ -10,12 +10,9 @@ import numpy as np
 
 from course_lib.migration.tables.api_table import ApiTable
 from course_lib.standin.conforming import VERSIONS, conform, make_enum
-from course_lib.standin.trt import builder, config, context, engine, inspector, network, refit, runtime, values
+from course_lib.standin.trt import builder, config, context, engine, network, runtime, values
 
-_PARTS = (
-    *(values, network, config, builder),
-    *(runtime, engine, inspector, context, refit),
-)
+_PARTS = (values, network, config, builder, runtime, engine, context)
 
 
 def make(version: str) -> Any:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ import numpy as np
 from course_lib.standin import gpu
 from course_lib.standin.conforming import Template, kept
 from course_lib.standin.onnx_model import numpy_type
-from course_lib.standin.trt.run import ALIGNMENT, prepare_run
 from course_lib.standin.trt.values import call_user, report
 
 Shapes = dict[str, tuple[int, ...]]
+_ALIGNMENT = 256  # of device memory that the user brings
 
 
 class IExecutionContext(Template):
@@ -147,8 +149,8 @@ class IExecutionContext(Template):
             self._complain("setDeviceMemoryV2", "the context was created with USER_MANAGED memory")
         elif size < self._engine.get_device_memory_size_for_profile_v2(self._profile):
             self._complain("setDeviceMemoryV2", f"size >= engine.device_memory_size_v2, which {size} is not")
-        elif memory % ALIGNMENT:
-            self._complain("setDeviceMemoryV2", f"the address is aligned to {ALIGNMENT} bytes")
+        elif memory % _ALIGNMENT:
+            self._complain("setDeviceMemoryV2", f"the address is aligned to {_ALIGNMENT} bytes")
         else:
             self._scratch = (memory, size)
 
@@ -165,7 +167,7 @@ class IExecutionContext(Template):
         if stream_handle == gpu.DEFAULT_STREAM:
             report(self._engine._logger, "WARNING", "Using default stream in enqueueV3() may lead to performance issues.")
         try:
-            device.enqueue(stream_handle, prepare_run(self, stream_handle, capturing), "enqueueV3")
+            device.enqueue(stream_handle, _prepare_run(self, stream_handle, capturing), "enqueueV3")
             device.note("run", stream_handle, self._handle, self._profile, dict(self._shapes), *self._memory_of_run())
             if self._allocators or self._engine._model.data_dependent:
                 device.synchronize(stream_handle, "enqueueV3")  # TensorRT waits to learn the shapes
@@ -240,3 +242,48 @@ class IExecutionContext(Template):
 
 def _text(shape: Any) -> str:
     return f"[{','.join(str(size) for size in shape)}]"
+
+
+def _prepare_run(context: Any, stream: int, captured: bool) -> Callable[[], None]:
+    """The run as it is enqueued now: with the shapes, addresses and memory of this moment."""
+    engine, shapes, addresses, profile = context._engine, dict(context._shapes), dict(context._addresses), context._profile
+    allocators, scratch, device = dict(context._allocators), context._scratch, gpu.current()
+    model = engine._model
+
+    def run() -> None:
+        if context._device_profile != profile and not captured:
+            raise gpu.IllegalAccess(f"profile {profile} was set on another stream and has not arrived")
+        if scratch:
+            device.view(*scratch)[:] = 0xAA  # what lies there is lost
+        feeds = {name: _tensor(device, addresses[name], shapes[name], model.dtypes[name]) for name in model.inputs}
+        start = time.perf_counter()
+        results = model.run({name: array.copy() for name, array in feeds.items()})
+        share = (time.perf_counter() - start) * 1000 / len(model.nodes)  # onnxruntime tells only the sum
+        context._times = [(node.name, share) for node in model.nodes]
+        for name, array in results.items():
+            address = addresses.get(name, 0)
+            if name in allocators:
+                address = _reallocate(allocators[name], name, address, array, stream)
+            _tensor(device, address, array.shape, model.dtypes[name])[...] = array
+
+    return run
+
+
+def _tensor(device: gpu.Gpu, address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """The tensor at an address of the device."""
+    kind = numpy_type(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    return device.view(address, size).view(kind).reshape(shape)
+
+
+def _reallocate(allocator: Any, name: str, address: int, array: np.ndarray, stream: int) -> int:
+    """Ask the user for memory and tell the shape, as TensorRT does before it returns from enqueueing."""
+    if hasattr(allocator, "reallocate_output_async"):
+        arguments = (name, address, array.nbytes, _ALIGNMENT, stream)
+        found = call_user("reallocateOutputAsync", allocator.reallocate_output_async, *arguments)
+    else:
+        found = call_user("reallocateOutput", allocator.reallocate_output, name, address, array.nbytes, _ALIGNMENT)
+    if not found:
+        raise gpu.OutOfMemory(f"the output allocator gave no memory for {name}")
+    call_user("notify_shape", allocator.notify_shape, name, allocator._trt.Dims(array.shape))
+    return int(found)

@@ -1,17 +1,26 @@
-"""The stand-in's engine: its tensors, profiles and memory."""
+"""The stand-in's engine: its tensors, profiles and memory, its layers as JSON, and its weights replaced."""
 
 # ruff: noqa: D101, D102  (NVIDIA documents these classes and calls)
 
 from __future__ import annotations
 
+import json
 import weakref
 from typing import Any, SupportsInt
 
+import numpy as np
+
 from course_lib.standin import gpu
 from course_lib.standin.conforming import Template
-from course_lib.standin.onnx_model import OnnxModel
+from course_lib.standin.onnx_model import DTYPES, OnnxModel, numpy_type
 from course_lib.standin.plan_file import Header, write_plan
+from course_lib.standin.trt.network import layer_type
 from course_lib.standin.trt.values import report
+
+_DATATYPE_WORDS = {
+    "FLOAT": "Float", "HALF": "Half", "BF16": "BFloat16", "INT8": "Int8", "INT32": "Int32", "INT64": "Int64", "BOOL": "Bool",
+    "UINT8": "UInt8", "FP8": "FP8",
+}  # fmt: skip
 
 
 class ICudaEngine(Template):
@@ -161,3 +170,89 @@ class ICudaEngine(Template):
     def _complain(self, call: str, condition: str) -> None:
         text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
         report(self._logger, "ERROR", f"ICudaEngine::{call}: {text}")
+
+
+class EngineInspector(Template):
+    """Layers as JSON, with the keys of TensorRT 10 and 11."""
+
+    def _setup(self, engine: Any) -> None:
+        self._engine = engine
+
+    def get_engine_information(self, format: Any) -> str:
+        model = self._engine._model
+        layers = [self._layer(index) for index in range(len(model.nodes))]
+        if format == self._trt.LayerInformationFormat.ONELINE:
+            return "\n".join(str(layer) for layer in layers)
+        return json.dumps({"Layers": layers, "Bindings": [*model.inputs, *model.outputs]})
+
+    def _layer(self, index: int) -> Any:
+        """All that is known with detailed verbosity, the name without, nothing if even that was switched off."""
+        model, verbosity = self._engine._model, self._engine._header.verbosity
+        node = model.nodes[index]
+        if verbosity != "DETAILED":
+            return node.name if verbosity == "LAYER_NAMES_ONLY" else ""
+        described: dict[str, Any] = {
+            "Name": node.name,
+            "LayerType": layer_type(node.op_type).title().replace("_", ""),
+            "Inputs": [self._tensor(name) for name in node.input if name and name not in model.initializers],
+            "Outputs": [self._tensor(name) for name in node.output],
+            "TacticName": f"onnxruntime_{node.op_type}",
+            "StreamId": 0,
+            "Metadata": f"[ONNX Layer: {node.name}]",
+        }
+        if weights := [name for name in node.input if name in model.initializers]:
+            tensor = model.initializers[weights[0]]
+            word = _DATATYPE_WORDS[DTYPES.get(tensor.data_type, "FLOAT")]
+            described["Weights"] = {"Type": word, "Count": int(np.prod(tensor.dims, dtype=np.int64))}
+        return described
+
+    def _tensor(self, name: str) -> dict[str, Any]:
+        model = self._engine._model
+        word = _DATATYPE_WORDS[model.dtypes.get(name, "FLOAT")]
+        shape = list(model.shapes.get(name, ()))
+        return {"Name": name, "Dimensions": shape, "Format": "(Linear) Row major linear format", "Datatype": word}
+
+
+class Refitter(Template):
+    """It replaces the initializers of the ONNX model."""
+
+    def __init__(self, engine: Any, logger: Any) -> None:
+        if not engine.refittable:
+            text = "Error Code 3: API Usage Error (Parameter check failed, condition: e.isRefittable().)"
+            report(logger, "ERROR", f"createInferRefitter_INTERNAL: {text}")
+            raise TypeError("pybind11::init(): factory function returned nullptr")
+        self._engine, self._logger = engine, logger
+        self._given: dict[str, Any] = {}
+
+    def get_all_weights(self) -> list[str]:
+        return list(self._engine._header.refittable)
+
+    def get_missing_weights(self) -> list[str]:
+        """Those that were stripped from the plan and have not come yet."""
+        return sorted(self._engine._missing - self._given.keys())
+
+    def set_named_weights(self, name: str, weights: Any, location: Any = None) -> bool:
+        model = self._engine._model
+        if name not in self._engine._header.refittable:
+            return self._reject("setNamedWeights", f"the engine has refittable weights of the name {name}")
+        expected = model.weight(name)
+        if (weights.dtype.name, weights.size) != (model.dtypes[name], expected.size):
+            found = f"{weights.size} of {weights.dtype.name} for {expected.size} of {model.dtypes[name]}"
+            return self._reject("setNamedWeights", f"count and type of the weights of {name} are as they were: {found}")
+        self._given[name] = weights
+        return True
+
+    def refit_cuda_engine(self) -> bool:
+        if missing := self.get_missing_weights():
+            return self._reject("refitCudaEngine", f"all weights are given; missing are {', '.join(missing)}")
+        model = self._engine._model
+        types = {name: numpy_type(model.dtypes[name]) for name in self._given}
+        model.replace({name: np.array(weights.numpy(), types[name]) for name, weights in self._given.items()})
+        self._engine._missing.clear()
+        self._given.clear()
+        return True
+
+    def _reject(self, call: str, condition: str) -> bool:
+        text = f"Error Code 3: API Usage Error (Parameter check failed, condition: {condition}.)"
+        report(self._logger, "ERROR", f"IRefitter::{call}: {text}")
+        return False
