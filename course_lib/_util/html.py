@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-GREEN, ORANGE, VERMILION = "#009E73", "#E69F00", "#D55E00"  # passed, open or in part, not yet
+GREEN, ORANGE, RED = "#009E73", "#E69F00", "#C62828"  # passed, open or in part, not yet
 LEFT, RIGHT, WIDE = "text-align:left", "text-align:right", "text-align:left;min-width:13em"
 
 

@@ -68,10 +68,13 @@ class Comparison:
     def plot(self, about: str | None = None) -> style.Figure:
         """One row per subject: every latency as a faint dot, the median as a bar, and the speedup over the baseline.
 
-        The title states the result of the subject `about`, by default of the fastest.
+        The title states the result of the subject `about`, by default of the fastest. It names no winner among those whose intervals
+        overlap the interval of the fastest.
         """
         names = list(self.measurements)
-        named = about or max(self.speedups, key=lambda name: self.speedups[name].median, default="")
+        fastest = max(self.speedups, key=lambda name: self.speedups[name].median, default="")
+        tied = [name for name, one in self.speedups.items() if one.high >= self.speedups[fastest].low]
+        named = [about] if about else tied
         figure = style.figure(0.9 + 0.6 * len(names))
         axes = figure.add_subplot()
         spread = np.random.default_rng(0)
@@ -80,7 +83,7 @@ class Comparison:
         end = 1.05 * float(np.percentile(everything, 99))
         for row, name in enumerate(reversed(names)):
             values = self.measurements[name].latencies_ms
-            color = style.color(name == named)
+            color = style.color(name in named)
             axes.plot(values, row + spread.uniform(-0.25, 0.25, len(values)), ".", ms=2, alpha=0.25, color=color)
             median = self.measurements[name].median_ms
             axes.plot([median, median], [row - 0.34, row + 0.34], lw=2.5, color=color)
@@ -92,11 +95,13 @@ class Comparison:
         axes.set_ylim(-0.5, len(names) - 0.2)
         axes.set_xlim(0, end)
         axes.set_xlabel("latency of one call (ms)")
-        axes.set_title(
-            f"{named}: {self.speedups[named]} the speed of {self.baseline}"
-            if named
-            else f"{self.baseline}: half of the calls take less than {self.measurements[self.baseline].median_ms:.2f} ms"
-        )
+        if len(named) > 1:
+            axes.set_title(f"{', '.join(named[:-1])} and {named[-1]}: their intervals overlap, so none is clearly faster")
+        elif named:
+            axes.set_title(f"{named[0]}: {self.speedups[named[0]]} the speed of {self.baseline}")
+        else:
+            median = self.measurements[self.baseline].median_ms
+            axes.set_title(f"{self.baseline}: half of the calls take less than {median:.2f} ms")
         return figure
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib._util.html import GREEN, VERMILION, check_card
+from course_lib._util.html import GREEN, RED, check_card
 from course_lib._util.progress_bar import in_notebook
 from course_lib.errors import CourseError
 from course_lib.exercises import progress
@@ -62,7 +62,7 @@ def _show(exercise: Exercise, mark: str, words: str) -> None:
         return
     from IPython.display import display
 
-    color = GREEN if mark == "right" else VERMILION
+    color = GREEN if mark == "right" else RED
     card = check_card(f"Exercise {exercise.id}, {exercise.title}", mark, color, words)
     display({"text/plain": text, "text/html": card}, raw=True)
 

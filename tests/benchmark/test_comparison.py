@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from course_lib.benchmark import Comparison, compare
+from course_lib.benchmark import Comparison, Interval, compare
 
 Log = list[tuple[str, int]]
 
@@ -148,5 +148,7 @@ def test_the_plot_has_axes_a_unit_and_a_takeaway() -> None:
     assert axes.get_xlabel() == "latency of one call (ms)"
     assert axes.get_title() == f"engine: {comparison.speedups['engine']} the speed of eager"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["slow", "engine", "eager"]
+    level = replace(comparison, speedups={"engine": Interval(2.0, 1.8, 2.2), "slow": Interval(1.9, 1.7, 2.1)}).plot()
+    assert level.axes[0].get_title() == "engine and slow: their intervals overlap, so none is clearly faster"
     image = style.png(figure)
     assert image.startswith(b"\x89PNG\r\n\x1a\n") and len(image) > 5000

@@ -13,6 +13,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 STATE, SHOW = (Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in ("notebook_state", "show_cell"))
 
 
+CHANGED = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
+
+
 def opened(page, path):
     """Wait until the notebook is in front and its kernel answers."""
     page.wait_for_function(
@@ -30,6 +33,8 @@ def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
     start(page, jupyter)
     page.screenshot(path=ARTIFACTS / "start_page.png")
     assert page.get_by_text("Modified", exact=True).count() == 0, "the list of files has room for names"
+    cut = "() => [...document.querySelectorAll('.jp-DirListing-itemText')].filter(one => one.scrollWidth > one.clientWidth).length"
+    assert page.evaluate(cut) == 0 and page.evaluate(CHANGED) is False, "whole names, and opening is no change"
     following, picture = page.get_by_role("link", name="Start with lecture 1"), page.get_by_role("img", name="The bytes that")
     assert all((box := each.bounding_box()) and box["y"] + box["height"] < 1000 for each in (following, picture))
     page.evaluate(SHOW, "lectures")
@@ -38,7 +43,7 @@ def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
 
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     counts = [cell["count"] for cell in page.evaluate(STATE)["cells"] if cell["type"] == "code"]
-    assert counts == list(range(1, len(counts) + 1))
+    assert counts == list(range(1, len(counts) + 1)) and page.evaluate(CHANGED) is True
 
     page.evaluate(SHOW, "precision-explorer")
     cell = page.locator('[data-shown="precision-explorer"]')

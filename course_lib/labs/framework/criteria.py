@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from course_lib._util.html import GREEN, ORANGE, VERMILION, check_card
+from course_lib._util.html import GREEN, ORANGE, RED, check_card
 from course_lib.benchmark import Interval
 from course_lib.labs.requirements import ALL, COLUMNS, HALF, rows
 
@@ -37,7 +37,7 @@ _MARKS = {
     Tier.FULL: ("passed", GREEN),
     Tier.PARTIAL: ("partly", ORANGE),
     Tier.INCONCLUSIVE: ("inconclusive", ORANGE),
-    Tier.NONE: ("not yet", VERMILION),
+    Tier.NONE: ("not yet", RED),
 }
 
 

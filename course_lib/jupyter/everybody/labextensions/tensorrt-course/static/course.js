@@ -1,5 +1,6 @@
 // An extension as JupyterLab loads it: `get` returns what makes its plugin. It adds the style of the course, marks the cells that a
-// learner fills in, and says below a cell for how long it has been running.
+// learner fills in, says below a cell for how long it has been running, and does not call a notebook changed that
+// was only opened.
 {
   const SHOWN_AFTER_S = 2;
   const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("course.css", document.currentScript.src).href });
@@ -35,13 +36,25 @@
     }
   }
 
+  /** When a kernel starts, JupyterLab writes what it says of its language into the notebook. That is no change of the reader's. */
+  function keepClean(model) {
+    let changed = 0;
+    model.stateChanged.connect((_, { name }) => { if (name === "dirty" && model.dirty) changed = performance.now(); });
+    model.metadataChanged.connect((_, { key }) => {
+      const now = performance.now(), before = model.dirty && now - changed > 50;
+      if (!before && ["language_info", "kernelspec"].includes(key)) setTimeout(() => { model.dirty = false; });
+    });
+  }
+
   const plugin = {
     id: "tensorrt-course:notebook",
     autoStart: true,
     activate(app) {
+      style.onload = () => app.restored.then(() => { for (const side of app.shell.widgets("left")) side.fit(); }); // it has a least width
       document.head.append(style);
       app.docRegistry.addWidgetExtension("Notebook", {
         createNew({ content, context }) {
+          keepClean(context.model);
           context.ready.then(() => {
             prepare(content);
             content.model.cells.changed.connect(() => prepare(content));
