@@ -106,6 +106,7 @@ def name_lines(axes: Axes) -> None:
 
     import numpy as np
 
+    axes.autoscale_view()  # its limits may be those before the lines
     letters, size = 14, 9  # of a line of a label, and of the text in points
     places: list[tuple[float, str, Any]] = []
     for line in axes.get_lines():
@@ -322,7 +323,7 @@ def _number_powers(axis: Axis) -> None:
     if not isinstance(axis.get_major_formatter(), LogFormatter):
         return
     low, high = axis.get_view_interval()
-    if high < 1000 * low and type(axis.get_major_locator()) is LogLocator and getattr(axis.get_transform(), "base", 10) == 10:
+    if high < 100 * low and type(axis.get_major_locator()) is LogLocator and getattr(axis.get_transform(), "base", 10) == 10:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:,.9g}" if low > 1e-4 and high < 1e8 else lambda value, _: power(value))
 

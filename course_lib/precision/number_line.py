@@ -81,7 +81,7 @@ def running_sums(step: float, count: int, formats: Sequence[Format]) -> style.Fi
             sums[at + 1] = shown.round(sums[at] + step)
         axes.plot(sums, color=style.color(index), lw=2, label=f"{shown.name}: {sums[-1]:.6g}")
         stuck += [f"{shown.name} at {sums[-1]:g}"] if sums[-1] == sums[-2] else []
-    axes.plot([0, count], [0, count * step], color="#777777", lw=1, ls="--", label=f"exact: {count * step:.6g}")
+    axes.plot([0, count], [0, count * step], color="#222222", lw=1, ls="--", label=f"exact: {count * step:.6g}")
     axes.set(xlabel=f"how often {step:g} was added", ylabel="running sum", xlim=(0, count), ylim=(0, None))
     style.name_lines(axes)
     takeaway = f"The sum stops growing: {', '.join(stuck)}" if stuck else "No sum has stopped growing"

@@ -105,5 +105,6 @@ def draw_loads(ways: Mapping[str, Mapping[float, Batched]], title: str, *, limit
     above.set(ylabel="99th percentile of\nthe latency (ms)", ylim=(0, limit_ms))
     style.name_lines(above)
     below.set(ylabel="mean batch", xlabel="requests per second", ylim=(0, None))
+    below.locator_params(axis="x", nbins=4)
     figure.suptitle(title)
     return figure
