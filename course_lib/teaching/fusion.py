@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
     from course_lib.profiling.layer_tables.memory_traffic import RoundTrip, Traffic
 
 _MB = 1e6
-_PARTS = (("read", style.COLORS[0]), ("weights", style.COLORS[4]), ("written", style.COLORS[1]))
+_PARTS = (("read", style.COLORS[0]), ("weights", style.COLORS[2]), ("written", style.COLORS[1]))
 _LEFT, _RIGHT, _WIDTH = 0.0, 2.2, 2.1  # of the two columns of boxes
 
 
 def draw_traffic(traffic: Traffic, title: str) -> style.Figure:
     """One horizontal bar per round trip, in the order of execution: megabytes read, of weights, and written."""
     names = [(trip.name or trip.operators).strip("/").replace("Normalization", "Norm") for trip in traffic.round_trips]
+    names = [re.sub(r"(\w+)/(?=\1\.)", "", name) for name in names]  # torch.onnx writes shortcut/shortcut.0
     values = [(round_trip.read_bytes, round_trip.weights, round_trip.written_bytes) for round_trip in traffic.round_trips]
     figure, axes = style.subplots(1.2 + 0.2 * len(names))
-    _stacked_bars(axes, [short(name, 22) for name in names], values)
+    _stacked_bars(axes, [short(name, 28) for name in names], values)
     axes.set_title(title)
     return figure
 
