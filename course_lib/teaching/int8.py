@@ -89,8 +89,7 @@ def quality_map(results: Mapping[str, Mapping[str, float]]) -> style.Figure:
     axes.set_xticks(range(len(results)), [textwrap.fill(name, 8) for name in results])
     axes.set_yticks(range(len(methods)), methods)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
     drawn.colorbar(shown, label="SQNR (dB)")
     worst = values.min(1)
     best = int(worst.argmax())

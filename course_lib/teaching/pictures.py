@@ -125,8 +125,6 @@ def gallery(images: Mapping[str, np.ndarray] | Sequence[tuple[str, np.ndarray]],
         axes.imshow(image, cmap="gray_r", interpolation="nearest")
         axes.set_title(caption, fontsize=8.5, weight="normal")
         axes.set(xticks=[], yticks=[])
-        for spine in axes.spines.values():
-            spine.set_visible(True)
-            spine.set_color("#cccccc")
+        axes.spines[:].set(visible=True, color="#cccccc")
     figure.suptitle(title)
     return figure

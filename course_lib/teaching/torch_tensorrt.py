@@ -77,8 +77,7 @@ def draw_partitions(partitions: Mapping[str, Blocks], title: str) -> style.Figur
     counts = [f"{one.engines} engine{'' if one.engines == 1 else 's'}, {100 * one.share:.0f} %" for one in partitions.values()]
     style.name_rows(axes, [f"{name}\n{count}" for name, count in zip(partitions, counts, strict=True)])
     axes.set(xlabel=f"operators in order, % in TensorRT\n(Torch-TensorRT {release})", xticks=[])
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
     style.name_colors(axes, handles)
     axes.set_title(title)
     return figure

@@ -81,9 +81,8 @@ def wave_figure(tilings: Mapping[str, Sequence[Tiling]], batches: Sequence[int])
     figure, axes = style.subplots(3.2)
     scale = min(tiling.cost for series in tilings.values() for tiling in series)
     for index, (name, series) in enumerate(tilings.items()):
-        axes.step(
-            batches, [tiling.cost / scale for tiling in series], where="mid", color=style.color(index), label=name, lw=1.5
-        )
+        times = [tiling.cost / scale for tiling in series]
+        axes.step(batches, times, where="mid", color=style.color(index), label=name, lw=1.5)
     axes.set(xlabel="batch size", ylabel="modeled time (cheapest = 1)")
     axes.set_ylim(bottom=0)
     style.name_lines(axes)

@@ -35,10 +35,9 @@ def draw_targets(plans: Mapping[str, Plan], devices: Mapping[str, str], title: s
     axes.set_xticks(
         range(len(devices)), [f"{name}\n{capability}".replace(" ", "\n") for capability, name in devices.items()], fontsize=8
     )
-    axes.set_yticks(range(len(plans)), list(plans))
-    axes.set(xlim=(-0.5, len(devices) - 0.5), ylim=(len(plans) - 0.5, -0.5))
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
+    style.name_rows(axes, list(plans))
+    axes.set_xlim(-0.5, len(devices) - 0.5)
+    axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
     axes.set_title(title)
     return figure

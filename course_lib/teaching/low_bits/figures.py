@@ -64,9 +64,7 @@ def draw_search(errors: Mapping[str, Mapping[float, float]], title: str) -> styl
     figure, axes = style.subplots(3.0)
     for index, (name, tried) in enumerate(errors.items()):
         relative = np.array(list(tried.values())) / tried[1.0]
-        axes.plot(list(tried), relative, color=style.color(index), label=name)
-        best = int(relative.argmin())
-        axes.plot(list(tried)[best], relative[best], "o", color=style.color(index))
+        axes.plot(list(tried), relative, "o-", markevery=[int(relative.argmin())], color=style.color(index), label=name)
     axes.set(xlabel="scale / (largest magnitude / 7)", ylabel="mean squared error /\nthat at 1", title=title)
     style.name_lines(axes)
     return figure

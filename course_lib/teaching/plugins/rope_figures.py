@@ -31,8 +31,7 @@ def rotation_figure(pairs: Sequence[int]) -> style.Figure:
         last = positions - 1
         axes.text(1.14 * cos[last, pair], 1.14 * sin[last, pair], str(last), ha="center", va="center", fontsize=8)
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), xticks=[], yticks=[], xlabel=f"pair {pair}")
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        axes.spines[:].set_visible(False)
     figure.suptitle(f"The first pairs of a head turn fast, the last ones hardly (positions 0 to {positions - 1})")
     return figure
 
