@@ -17,7 +17,7 @@ from course_lib.engines import Layer, LayerTable, LayerTensor, build
 from course_lib.errors import BuildError, CourseError
 from course_lib.labs import Examination, Examiner, withheld
 from course_lib.labs.framework.criteria import HALF
-from course_lib.labs.framework.onnx_model import emulated
+from course_lib.labs.framework.onnx_model import transformed
 from course_lib.labs.lab04_mixed_precision import checks, given, reference
 from course_lib.labs.lab04_mixed_precision.given import LARGEST, Kernels, magnitudes
 from course_lib.labs.lab04_mixed_precision.network import loud_encoder
@@ -252,10 +252,10 @@ def test_on_a_gpu_mixed_has_to_be_fast(fp32_ms, reference_ms, met):
 def test_emulation_puts_roundings_back():
     """The reason for it: ONNX Runtime leaves them out, and the plain cast looks right on a CPU."""
     half, tokens = cast(given.network(), "fp16"), fresh_digits(4, seed=3).tokens()
-    model = onnx.load_model_from_string(emulated(half.SerializeToString()))
+    model = onnx.load_model_from_string(given.emulated(half.SerializeToString()))
     assert np.isnan(logits(model, tokens, rounded=False)).all()
     with pytest.raises(BuildError, match=r"model\.onnx cannot be emulated"):
-        emulated(b"nonsense")
+        transformed(given.emulated, b"nonsense", "model.onnx cannot be emulated")
 
 
 # ---- findings

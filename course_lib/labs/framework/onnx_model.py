@@ -1,8 +1,7 @@
 """A submission's ONNX model, which only processes of its own read: checked to be one plain graph, and rewritten for ONNX Runtime.
 
 The builder shows which layers an engine has, and the runner answers and is timed. A branch, or an operator of another library, would
-let the two compute differently. An INT8 model is lowered to the form that is fast in ONNX Runtime. A half-precision model is emulated:
-ONNX Runtime on a CPU computes most of it in float32 without the rounding between two nodes, and without an overflow that every GPU shows.
+let the two compute differently. An INT8 model is lowered to the form that is fast in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -140,16 +139,3 @@ def _lower(model: bytes) -> bytes:
     from course_lib.precision import lower_for_onnxruntime
 
     return bytes(lower_for_onnxruntime(onnx.load_model_from_string(model)).SerializeToString())
-
-
-def emulated(model: bytes, *, launcher: Launcher | None = None) -> bytes:
-    """`precision.emulate` for a serialized model: float32 arithmetic between roundings. Whatever fails is a BuildError."""
-    return transformed(_emulate, model, "model.onnx cannot be emulated", launcher=launcher)
-
-
-def _emulate(data: bytes) -> bytes:
-    import onnx
-
-    from course_lib.precision import emulate
-
-    return bytes(emulate(onnx.shape_inference.infer_shapes(onnx.load_model_from_string(data))).SerializeToString())

@@ -15,7 +15,7 @@ from course_lib.errors import PROFILE, BuildError, CourseError
 from course_lib.labs.framework.criteria import ALL, HALF, NO_REFERENCE, Criterion, at_least, at_most, holds, reaches_threshold
 from course_lib.labs.framework.examination import ours
 from course_lib.labs.framework.lab import Work, absent, step
-from course_lib.labs.framework.onnx_model import emulated
+from course_lib.labs.framework.onnx_model import transformed
 from course_lib.labs.framework.racing import compare_answering, decibels, fresh_images, logits
 from course_lib.labs.framework.submission import model_and_recipe
 from course_lib.labs.lab04_mixed_precision import given, reference
@@ -94,8 +94,8 @@ class MixedWork(Work):
         """What the graph answers with every rounding that it specifies, so that the figures are the same on every machine."""
         self.examiner.begins("error: fresh digits through PyTorch and your rounded graph", 8)
         on_cpu = replace(self.examiner, runner="onnxruntime")
-        rounded = self.scratch / "rounded.onnx"
-        rounded.write_bytes(emulated(self.graph.read_bytes(), launcher=self.examiner.launcher))
+        rounded, failed = self.scratch / "rounded.onnx", "model.onnx cannot be emulated"
+        rounded.write_bytes(transformed(given.emulated, self.graph.read_bytes(), failed, launcher=self.examiner.launcher))
         truth = self.enter_context(self.examiner.baseline(SOURCE))
         yours = self.enter_context(on_cpu.engine(on_cpu.runnable(rounded, self.files[1])))
         requests = self.requests().items()
