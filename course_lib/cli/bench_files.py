@@ -36,7 +36,6 @@ def bench(
     backend: str | None,
     seconds: float,
     given: Mapping[str, Shape] | None = None,
-    batch: int | None = None,
 ) -> dict[str, object]:
     """Measure ONNX files and plans. Each ratio is relative to the first file.
 
@@ -44,7 +43,7 @@ def bench(
     works on this machine.
 
     Args:
-        given, batch: see `input_shapes`.
+        given: see `input_shapes`.
 
     Raises:
         CourseError: a file cannot be built or run, the inputs of two models differ, or the size of a dimension is not known.
@@ -72,7 +71,7 @@ def bench(
             raise CourseError("the models have different inputs, so they cannot be measured on the same data")
         first = next(iter(workers))
         with _named(first):
-            shapes = input_shapes(inputs, profiles[0] if profiles else {}, given or {}, batch)
+            shapes = input_shapes(inputs, profiles[0] if profiles else {}, given or {})
         rng = np.random.default_rng()
         subjects = {name: _Subject(name, worker) for name, worker in workers.items()}
         measured = compare(
@@ -89,12 +88,8 @@ def input_shapes(
     inputs: Sequence[TensorInfo],
     profile: Mapping[str, Mapping[str, Sequence[int]]],
     given: Mapping[str, Shape],
-    batch: int | None,
 ) -> dict[str, Shape]:
-    """The shape of each input: the given one, else the profile's `opt`, else the engine's own.
-
-    Args:
-        batch: size of a dynamic first dimension of inputs without a given shape. None leaves it to the profile, and without one it is 1.
+    """The shape of each input: the given one, else the profile's `opt`, else the engine's own with batch 1.
 
     Raises:
         CourseError: a dimension has no size, numpy does not have a type, or a given name is not one of the engine's.
@@ -107,11 +102,8 @@ def input_shapes(
                 f"input {info.name!r} is {info.dtype}, which numpy does not have: cast it from float32 in the graph"
             )
         shape = list(given.get(info.name) or profile.get(info.name, {}).get("opt") or info.shape)
-        if info.name not in given and info.shape and info.shape[0] < 0:
-            if batch:
-                shape[0] = batch
-            elif shape[0] < 0 and len(shape) > 1:  # with one dimension it may be a length
-                shape[0] = 1
+        if len(shape) > 1 and shape[0] < 0:  # with one dimension it may be a length
+            shape[0] = 1
         shapes[info.name] = tuple(shape)
     if unsized := [info for info in inputs if min(shapes[info.name], default=0) < 0]:
         named = "; ".join(f"{info.name!r} ({spell(info.shape)}): {_axes(shapes[info.name])}" for info in unsized)

@@ -185,14 +185,14 @@ def _interval(values: Mapping[str, float] | None) -> str:
     return f"{values['median']:.2f}x [{values['low']:.2f}-{values['high']:.2f}]" if values else "1"
 
 
-def outcomes(lab: Lab, examined: Examination, points: Points, *, verbose: bool = False) -> None:
-    """A table of the tasks, then what each task misses and a hint. A reason that several tasks share is printed once.
+def outcomes(lab: Lab, examined: Examination, points: Points) -> None:
+    """A table of the tasks, then the learner's numbers, and where points are missing the requirements and a hint.
 
-    If one task was examined alone, the first and the last line say so: its points are not those of the lab.
+    A reason that several tasks share is printed once. If one task was examined alone, the first and the last line say so: its
+    points are not those of the lab.
 
     Args:
         points: those of `checked_folder.points_of`.
-        verbose: print the requirements of every task, also those that are met.
     """
     from course_lib.labs.framework.criteria import grouped
 
@@ -207,7 +207,7 @@ def outcomes(lab: Lab, examined: Examination, points: Points, *, verbose: bool =
         rows.append((f"- / {written:g}", Text("open", "yellow"), "Written question: an instructor will read it"))
     table("", ("points", "result", "task"), rows, ("task",))
     for first, *_ in groups:
-        _details(out, first, "All tasks" if one_reason else first.task.title, verbose=verbose)
+        _details(out, first, "All tasks" if one_reason else first.task.title)
     if alone:
         in_full(
             out,
@@ -223,15 +223,13 @@ def _row(outcome: Outcome, first: Outcome) -> tuple[str | Text, ...]:
     return f"{outcome.points:g} / {outcome.task.points:g}", mark, f"{outcome.task.title}{shared}{waits}"
 
 
-def _details(out: Console, outcome: Outcome, title: str, *, verbose: bool) -> None:
-    """Print the learner's numbers of a task, or what it misses, under its title."""
+def _details(out: Console, outcome: Outcome, title: str) -> None:
+    """Print the learner's numbers of a task under its title: a line if it passed, otherwise its requirements."""
     from course_lib.labs import requirements
 
-    text = outcome.message if outcome.passed and not verbose else outcome.remark
+    text = outcome.message if outcome.passed else outcome.remark
     in_full(out, ": ".join(filter(None, (f"[bold]{escape(title)}[/]", escape(text)))))
-    if outcome.passed and not verbose:
-        return
-    if rows := requirements.rows(one for one in outcome.criteria if verbose or one.met is not True):
+    if not outcome.passed and (rows := requirements.rows(outcome.criteria)):
         table("", requirements.COLUMNS, rows)
     if outcome.hint:
         in_full(out, f"[italic]{'Next' if outcome.code == MISSING_FILE else 'Hint'}: {escape(outcome.hint)}[/]")

@@ -129,7 +129,7 @@ def test_bench(course: Course, model: Path, recipe: Path, small_ort_plan: Plan, 
     before = _files(tmp_path)
     plan = str(tmp_path / "same.plan")
     against = ["--against", plan, "--against", plan, "--against", model]
-    arguments = ["bench", model, "-r", recipe, "-b", ORT, *against, "--batch", 2, "--seconds", 1]
+    arguments = ["bench", model, "-r", recipe, "-b", ORT, *against, "--shape", "image=2x1x32x32", "--seconds", 1]
     document = course(*arguments, "--json").document()
     assert document["backend"] == ORT and document["shapes"] == {"image": [2, 1, 32, 32]} and document["baseline"] == str(model)
     assert list(document["median_ms"]) == [str(model), plan, f"{plan} (2)", f"{model} (2)"], "every file, equal or not"
@@ -147,7 +147,7 @@ IMAGES = "(float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Relu(x) }"
     ("graph", "options", "expected"),
     [
         (IMAGES, ("--shape", "x=1x3x320x320"), "x: 1x3x320x320"),
-        (IMAGES, ("--recipe", "hw.toml", "--batch", 2), "x: 2x3x32x32"),
+        (IMAGES, ("--recipe", "hw.toml"), "x: 1x3x32x32"),
         (IMAGES, (), "'x' (Nx3xNxN): dimensions 2 and 3. Give their shapes, such as --shape x=1x3x320x320"),
         (IMAGES, ("--shape", "x=1x4x8x8"), "'x' needs shape Nx3xNxN, found 1x4x8x8"),
         (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x: use one of these names"),
@@ -173,7 +173,7 @@ def test_the_shape_of_a_measurement_is_known_and_shown(
 
 def test_an_input_that_numpy_cannot_hold_is_one_line() -> None:
     with pytest.raises(CourseError, match="input 'x' is bfloat16, which numpy does not have"):
-        bench_files.input_shapes((TensorInfo("x", (1, 4), "bfloat16"),), {}, {}, None)
+        bench_files.input_shapes((TensorInfo("x", (1, 4), "bfloat16"),), {}, {})
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -356,20 +356,19 @@ def test_a_verdict_says_each_thing_once(capsys: pytest.CaptureFixture[str], monk
     found = [lab.decided(*one) for one in (("profile", met), ("accuracy", missed), ("speed", still_open))]
     monkeypatch.setattr(console, "_console", lambda: Console(width=80, force_terminal=False))
     examined = Examination(tuple(found))
-    for verbose in (False, True):
-        console.outcomes(lab, examined, points_of(lab, examined), verbose=verbose)
-        lines = [re.sub("  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
-        assert lines[:4] + lines[6:7] == [
-            "Lab 01: your first engine: 4.5 of 12 points, 6 open",
-            "points  result  task",
-            "3 / 3  passed  A profile for the traffic",
-            "1.5 / 3  partly  The same answers as PyTorch",
-            "- / 2  open  Written question: an instructor will read it",
-        ]
-        assert lines[4] == "0 / 4  open  Faster than PyTorch: right so far, the grader compares it"
-        shown = "\n".join(lines[7:])
-        assert shown.count("Hint: Compare.") == shown.count("97.8 %") == 1 and found[1].message not in shown
-        assert shown.count("1 to 32") == (3 if verbose else 2) and ("\u2713 32 sizes" in shown) is verbose
+    console.outcomes(lab, examined, points_of(lab, examined))
+    lines = [re.sub("  +", "  ", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
+    assert lines[:4] + lines[6:7] == [
+        "Lab 01: your first engine: 4.5 of 12 points, 6 open",
+        "points  result  task",
+        "3 / 3  passed  A profile for the traffic",
+        "1.5 / 3  partly  The same answers as PyTorch",
+        "- / 2  open  Written question: an instructor will read it",
+    ]
+    assert lines[4] == "0 / 4  open  Faster than PyTorch: right so far, the grader compares it"
+    shown = "\n".join(lines[7:])
+    assert shown.count("Hint: Compare.") == shown.count("97.8 %") == 1 and found[1].message not in shown
+    assert shown.count("1 to 32") == 3 and shown.count("\u2713 32 sizes") == 1, "each task has its numbers once"
 
 
 def test_a_note_is_wrapped_between_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,13 +441,14 @@ WRONG = {
     "a build that exceeds its time limit": Wrong(("0.05 s",), options=("--time-limit", "0.05"), commands=COMPILED),
     "a plan for another compute capability": Wrong(("runs on sm75", "default_runner"), file="sm75.plan", commands=("bench",)),
     "a corrupt plan": Wrong(("corrupt", "build it again"), file="corrupt.plan"),
-    "a batch outside the profile": Wrong(("33x1x32x32", "profile"), options=("--batch", "33"), commands=("bench",), backend=ORT),
-    "a batch of none": Wrong(("--batch",), options=("--batch", "0"), commands=("bench",)),
+    "a batch outside the profile": Wrong(
+        ("33x1x32x32", "profile"), options=("--shape", "image=33x1x32x32"), commands=("bench",), backend=ORT
+    ),
     "a word for a number": Wrong(("--time-limit", "valid number"), options=("--time-limit", "soon"), commands=COMPILED),
     "a folder that does not exist": Wrong(("absent", "No such file"), options=("-o", "absent/model.plan"), commands=("build",)),
 }  # fmt: skip
 CASES = [(what, command) for what, wrong in WRONG.items() for command in wrong.commands]
-USAGE = {"a word for a number", "a batch of none"}
+USAGE = {"a word for a number"}
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_a_shape_that_does_not_fit_is_an_error_of_the_option(shape):
     """The message spoke of profile 0, which the command does not have."""
     export_onnx(classifier("small"), "small.onnx")
     shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shape])
-    assert re.match(r"--shape gives 'image' \w+, expected Nx1x32x32: ", str(shown.exception)), shown.exception
+    assert re.search("--shape: .*input 'image'", str(shown.exception)) and "profile" not in str(shown.exception)
 
 
 @pytest.mark.parametrize(

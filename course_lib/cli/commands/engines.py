@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course_lib.cli.commands.options import AsJson, show
-from course_lib.errors import PROFILE, BuildError, CourseError
+from course_lib.errors import FIXED_DIMENSION, PROFILE, BuildError, CourseError
 
 if TYPE_CHECKING:
     from course_lib.engines import Plan
@@ -106,7 +107,9 @@ def layers(
         try:
             plan = _plan(model, recipe, backend, time_limit, shapes=shapes or ())
         except BuildError as error:
-            if error.code != PROFILE or recipe or shapes:
+            if shapes and error.code in (PROFILE, FIXED_DIMENSION):
+                raise BuildError(re.sub("(the )?profile( 0)?", "--shape", str(error)), code=error.code) from None
+            if error.code != PROFILE or recipe:
                 raise
             raise BuildError(
                 f"{error}, or pass --shape NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
@@ -148,10 +151,9 @@ def bench(
     ] = None,
     shapes: Annotated[
         list[str] | None,
-        typer.Option("--shape", metavar="NAME=SHAPE", help="default: the recipe's opt, or the model's; may be repeated"),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="size of a dynamic first dimension; default: the recipe's opt, or 1")
+        typer.Option(
+            "--shape", metavar="NAME=SHAPE", help="default: the recipe's opt, or the model's, with batch 1; may be repeated"
+        ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="measure at most this long")] = 20,
     as_json: AsJson = False,
@@ -170,7 +172,7 @@ def bench(
         )
     files, given = [model, *(against or [])], shapes_of(shapes or (), ranges=False)
     recipe = recipe or _beside(model)
-    measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given, batch=batch)
+    measured = bench_files.bench(files, _recipe(recipe), backend=backend, seconds=seconds, given=given)
     if not show(as_json, measured):
         console.bench(measured, _with(recipe))
 
@@ -206,14 +208,13 @@ def _plan(
     """The plan in a file of that kind, or one built from an ONNX file with the recipe, or with other shapes and another precision."""
     from course_lib import engines
     from course_lib.cli.building import build
-    from course_lib.cli.shape_option import BOUNDS, check_shapes, shapes_of
+    from course_lib.cli.shape_option import BOUNDS, shapes_of
     from course_lib.recipe import Profile
 
     if model.suffix == ".plan":
         return engines.Plan.load(model)
     options = _recipe(recipe).model_copy(update={"precision": precision} if precision else {})
-    if (given := shapes_of(shapes)) and model.is_file():
-        check_shapes(given, model)
+    if given := shapes_of(shapes):
         ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in given.items()}
         options = options.model_copy(update={"profiles": (Profile(**ranges),)})
     return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())

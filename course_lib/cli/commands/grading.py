@@ -23,12 +23,11 @@ def check(
     folder: Annotated[Path | None, typer.Argument(help="folder of the submission; default: this one, or the lab's own")] = None,
     task: Annotated[str | None, typer.Option(help="check only this task, such as speed; default: all tasks of the lab")] = None,
     seed_of: Annotated[Path | None, typer.Option(help="a verdict: examine on its data and not on fresh data")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also print requirements that are met")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check your own submission as the grader does, with hints.
 
-    Passed tasks are one line each; --verbose prints the requirements of all tasks. The status is 1 if points are missing. The first
+    Each task shows your numbers, and its requirements where points are missing. The status is 1 if points are missing. The first
     failure of a task shows symptoms. Check again to see what was expected, too. Your code runs in the sandbox, if one works on this
     machine. With --task, the points are those of one task and not of the lab.
     """
@@ -70,7 +69,7 @@ def check(
     if task is not None:
         known["only"] = task
     if not show(as_json, {**known, "tasks": [outcome.to_json() for outcome in examined.outcomes]}):
-        console.outcomes(chosen, examined, points, verbose=verbose)
+        console.outcomes(chosen, examined, points)
     if points.lost > 0:
         raise typer.Exit(1)
 
