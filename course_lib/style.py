@@ -308,9 +308,9 @@ def _saved(drawn: Figure, form: str, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def power(value: float) -> str:
+def power(value: float, form: str = ".0e") -> str:
     """A number in the notation of an axis over many powers of ten: ``1e-4``."""
-    return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{value:.0e}")
+    return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", f"{value:{form}}")
 
 
 def _number_powers(axis: Axis) -> None:
