@@ -101,7 +101,7 @@ def log_dots(values: Mapping[str, float], label: str, title: str, *, highlight: 
     figure, axes = style.subplots(1.1 + 0.32 * len(values))
     for place, (name, value) in enumerate(values.items()):
         axes.plot(value, place, "o", ms=7, color=style.color(name in highlight))
-        axes.annotate(style.power(value, ".3g"), (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(style.power(value, ".3g"), (value, place), (8, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(min(values.values()) / 2, max(values.values()) * 2)
     style.name_rows(axes, list(values))
