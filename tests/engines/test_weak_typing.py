@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 import pytest
 
-from course_lib.engines.backends.tensorrt.weak_typing import demand_half, written_types
+from course_lib.engines.backends.tensorrt.config import demand_half, written_types
 from course_lib.labs.lab04_mixed_precision import reference
 from course_lib.standin.trt.network import layer_type
 

@@ -12,7 +12,7 @@ import pytest
 from course_lib.engines import Worker
 from course_lib.errors import CourseError
 from course_lib.grading.batch.classroom import Classroom
-from course_lib.grading.isolation import interpreter_folders, sandbox
+from course_lib.grading.isolation import sandbox
 from course_lib.grading.isolation.sandbox import Sandbox
 from tests.grading.conftest import needs_sandbox, new_course, submit
 
@@ -50,8 +50,8 @@ def home(tmp_path, monkeypatch):
     folder = tmp_path / "home" / "ada"
     (folder / "bin").mkdir(parents=True)
     (folder / "signing.key").write_text("secret")
-    monkeypatch.setattr(interpreter_folders, "_homes", lambda: {folder})
-    interpreter_folders._reported.cache_clear()
+    monkeypatch.setattr(sandbox, "_homes", lambda: {folder})
+    sandbox._reported.cache_clear()
     return folder
 
 
