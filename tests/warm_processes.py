@@ -171,7 +171,6 @@ def serve(path: str) -> None:
                 asked[asker] = pid
     for pid in asked.values():
         _kill(pid)
-    os._exit(0)  # the second server would wait for threads of libraries, which a fork leaves behind
 
 
 def _tell_of_ends(asked: dict[socket.socket, int]) -> None:
@@ -250,5 +249,18 @@ def ask(path: str, *arguments: str) -> None:
     os._exit(status)
 
 
+def main() -> None:
+    """A server, or a program that asks one."""
+    if sys.argv[1] != "serve":
+        ask(*sys.argv[1:])
+    try:
+        with contextlib.suppress(FileNotFoundError):  # the run was over before the second server was ready
+            serve(sys.argv[2])
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:  # at once: the second server would wait for threads of libraries, which a fork leaves behind
+        os._exit(0)
+
+
 if __name__ == "__main__":
-    serve(sys.argv[2]) if sys.argv[1] == "serve" else ask(*sys.argv[1:])
+    main()
