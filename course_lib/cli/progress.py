@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from course_lib._util.files import course_folder
 from course_lib._util.html import GREEN, LEFT, RIGHT, notebook_table
@@ -26,48 +26,29 @@ _TAKES = re.compile(r"takes\*\* about\s+(\d+)\s+minutes")  # in the first cells 
 
 
 @dataclass(frozen=True)
-class LectureProgress:
-    """`minutes` are for reading and exercises, and `page` is the notebook in the course's folder."""
+class Row:
+    """What is done of a lecture or a lab: solved exercises, or files of a submission. `course check` says whether these earn points.
 
-    number: int
-    title: str
-    solved: int
-    exercises: int
-    minutes: int
-    page: str
-
-    @property
-    def heading(self) -> str:
-        """As in the syllabus."""
-        return f"{self.number}. {self.title}"
-
-
-@dataclass(frozen=True)
-class LabProgress:
-    """`written` of the `files` of a submission are in the lab's folder; `course check` says whether they earn its `points`.
-
-    `minutes` is what the notebook says that the lab takes.
+    Attributes:
+        page: the notebook in the course's folder.
+        minutes: what its notebook says that it takes, a lecture with its exercises.
+        points: what a lab is worth, 0 for a lecture.
     """
 
-    name: str
     title: str
-    written: int
-    files: int
+    page: str
+    done: int
+    count: int
     minutes: int
-    points: float
-
-    @property
-    def page(self) -> str:
-        """The notebook in the course's folder."""
-        return f"labs/{self.name}/{self.name}.ipynb"
+    points: float = 0.0
 
 
 @dataclass(frozen=True)
 class Progress:
     """The rows of both tables, in the order of the course."""
 
-    lectures: tuple[LectureProgress, ...]
-    labs: tuple[LabProgress, ...]
+    lectures: tuple[Row, ...]
+    labs: tuple[Row, ...]
 
     def to_json(self) -> dict[str, object]:
         """Plain values for ``course progress --json``."""
@@ -75,24 +56,18 @@ class Progress:
 
     def tables(self) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
         """Columns and rows of both tables, with the sums."""
-        lectures = [(row.heading, row.solved, row.exercises, row.minutes) for row in self.lectures]
-        yield ("lecture", "exercises solved", "takes (hours)"), _with_sums("all lectures", lectures)
-        labs = [(row.title, row.written, row.files, row.minutes, row.points) for row in self.labs]
-        yield ("lab", "files written", "takes (hours)", "worth (points)"), _with_sums("all labs", labs)
+        yield ("lecture", "exercises solved", "hours"), [row[:3] for row in _with_sum("all lectures", self.lectures)]
+        yield ("lab", "files written", "hours", "worth (points)"), _with_sum("all labs", self.labs)
 
     @property
-    def next_row(self) -> LectureProgress | LabProgress | None:
+    def next_row(self) -> Row | None:
         """The first lecture with an unsolved exercise, then the first lab without all of its files."""
-        lecture = next((row for row in self.lectures if row.solved < row.exercises), None)
-        return lecture or next((row for row in self.labs if row.written < row.files), None)
+        return next((row for row in (*self.lectures, *self.labs) if row.done < row.count), None)
 
     @property
     def next_step(self) -> str:
         """In a few words."""
-        row = self.next_row
-        if isinstance(row, LectureProgress):
-            return f"lecture {row.number}, {row.title}"
-        return row.title if row else "`course check LAB` says whether the files are right"
+        return self.next_row.title if self.next_row else "`course check LAB` says whether the files are right"
 
     @property
     def next_link(self) -> Markup | str:
@@ -102,7 +77,7 @@ class Progress:
     def _repr_html_(self) -> str:
         from markupsafe import Markup
 
-        pages = [[_link(row.page, row.heading) for row in self.lectures], [_link(row.page, row.title) for row in self.labs]]
+        pages = [[_link(row.page, row.title) for row in rows] for rows in (self.lectures, self.labs)]
         text = Markup("<p><b>Next: {}</b></p>").format(self.next_link)
         for (columns, rows), links in zip(self.tables(), pages, strict=True):
             styles = dict(zip(columns, (LEFT, LEFT, RIGHT, RIGHT), strict=False))
@@ -111,12 +86,12 @@ class Progress:
         return text
 
 
-def _with_sums(name: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Names, what is done of how much, hours and points as texts, with a last row of all."""
-    sums = (name, *map(sum, list(zip(*rows, strict=True))[1:]))
+def _with_sum(name: str, rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """Titles, what is done of how much, hours and points as texts, with a last row of all."""
+    sums = (sum(values) for values in zip(*((row.done, row.count, row.minutes, row.points) for row in rows), strict=True))
     return [
-        (title, f"{done} of {count}", f"{minutes / 60:.1f}", *(f"{one:g}" for one in points))
-        for title, done, count, minutes, *points in (*rows, sums)
+        (row.title, f"{row.done} of {row.count}", f"{row.minutes / 60:.1f}", f"{row.points:g}")
+        for row in (*rows, Row(name, "", *sums))
     ]
 
 
@@ -152,9 +127,8 @@ def progress_of(root: Path | None = None) -> Progress:
         exercises = of_lecture(number)
         title, page, reading = _about_lecture(root, number)
         minutes = reading + sum(exercise.minutes for exercise in exercises)
-        count = sum(exercise.id in solved for exercise in exercises)
-        lectures.append(LectureProgress(number, title, count, len(exercises), minutes, page))
-    return Progress(tuple(lectures), tuple(_lab_progress(labs.find(name), root) for name in labs.names()))
+        lectures.append(Row(title, page, sum(one.id in solved for one in exercises), len(exercises), minutes))
+    return Progress(tuple(lectures), tuple(_lab_row(labs.find(name), root) for name in labs.names()))
 
 
 def show_progress() -> None:
@@ -172,13 +146,13 @@ def show_progress() -> None:
         console.table("", columns, rows)
 
 
-def _lab_progress(lab: Lab, root: Path | None) -> LabProgress:
+def _lab_row(lab: Lab, root: Path | None) -> Row:
     written = sum((root / "labs" / lab.name / file).exists() for file in lab.artifacts) if root else 0
     minutes, cells = 0, cells_of(lab, root)
     with suppress(TypeError):  # a learner may have damaged the notebook
         minutes = next(filter(None, (_minutes(cell.get("source", "")) for cell in cells)), 0)
     points = sum(task.points for task in lab.tasks) + written_points(cells)
-    return LabProgress(lab.name, lab.title, written, len(lab.artifacts), minutes, points)
+    return Row(lab.title, f"labs/{lab.name}/{lab.name}.ipynb", written, len(lab.artifacts), minutes, points)
 
 
 def _minutes(source: Sequence[str]) -> int:
@@ -193,7 +167,7 @@ def _about_lecture(root: Path | None, number: int) -> tuple[str, str, int]:
         page = f"lectures/{path.name}"
         try:
             source = json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]
-            return "".join(source).splitlines()[0].lstrip("# ").partition(" ")[2], page, _minutes(source)
+            return f"Lecture {''.join(source).splitlines()[0].lstrip('# ').replace('. ', ': ', 1)}", page, _minutes(source)
         except (OSError, ValueError, LookupError, TypeError, RecursionError):  # a reader may have damaged a notebook
             return f"Lecture {number}", page, 0
     return f"Lecture {number}", "lectures/00_start_here.ipynb", 0

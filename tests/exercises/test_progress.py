@@ -31,7 +31,7 @@ def test_each_course_folder_of_a_user_has_its_own_progress(tmp_path: Path, monke
     assert progress.done() == progress.done(spring) == {"15.1"} and progress.done(autumn) == set()
     monkeypatch.chdir(autumn)
     assert progress.done() == set()
-    assert {row.number: row.solved for row in progress_of().lectures}[15] == 0
+    assert progress_of().lectures[14].done == 0
     (tmp_path / "link").symlink_to(spring)
     assert progress.done(tmp_path / "link") == {"15.1"}
 
@@ -41,18 +41,18 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
         progress.record(solved)
     assert progress.done() == {"15.1"} and progress.folder().parent == state / "tensorrt-course" / "exercises"
     found = progress_of()
-    assert [row.number for row in found.lectures] == list(lecture_numbers())
-    assert [row.name for row in found.labs] == list(labs.names())
-    row = next(row for row in found.lectures if row.number == 15)
-    assert (row.title, row.solved, row.exercises) == ("Transformers that generate", 1, len(of_lecture(15)))
+    assert len(found.lectures) == len(lecture_numbers())
+    assert [row.page.split("/")[1] for row in found.labs] == list(labs.names())
+    row = found.lectures[14]
+    assert (row.title, row.done, row.count) == ("Lecture 15: Transformers that generate", 1, len(of_lecture(15)))
     assert row.minutes == 90 + sum(exercise.minutes for exercise in of_lecture(15)), "reading and exercises"
     assert all((row.points, row.minutes >= 60) == (12, True) for row in found.labs), "as the notebooks say"
     show_progress()  # as the start page does
     said = capsys.readouterr().out
-    solved = rf"^ *15\. Transformers that generate +1 of {len(of_lecture(15))} "
+    solved = rf"^ *Lecture 15: Transformers that generate +1 of {len(of_lecture(15))} "
     assert re.search(solved, said, re.MULTILINE) and "Lab 01: your first engine" in said
     page = found._repr_html_()  # in a notebook
-    assert page.startswith('<p><b>Next: <a href="../lectures/01_why_an_inference_optimizer.ipynb">lecture 1, ')
+    assert page.startswith('<p><b>Next: <a href="../lectures/01_why_an_inference_optimizer.ipynb">Lecture 1: ')
     assert 'href="../labs/lab16_your_network/lab16_your_network.ipynb"' in page and "width:100%" not in page
     assert f"width:{100 / len(of_lecture(15)):.0f}%;background:#009E73" in page
     folder = state / "labs" / "lab01_first_engine"
@@ -60,7 +60,7 @@ def test_the_rows(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "model.onnx").touch()
     (folder / "recipe.toml").touch()
     before, lab = found.labs[0], progress_of(state).labs[0]
-    assert (lab.written, lab.files) == (2, 2) and before.minutes, "files alone are not a lab that is done"
+    assert (lab.done, lab.count) == (2, 2) and before.minutes, "files alone are not a lab that is done"
 
 
 QUESTION = {"grade": True, "solution": True}
@@ -87,7 +87,7 @@ def test_a_damaged_cell_is_no_error(field: str, value: object, tmp_path: Path) -
         notebook.write_text(json.dumps({"cells": [{"source": source}, {field: value}]}))
     found = progress_of(tmp_path)
     assert (found.labs[0].points, found.labs[0].minutes) == (10, 0)
-    assert [row.title for row in found.lectures if row.number == 15] == ["Lecture 15"]
+    assert found.lectures[14].title == "Lecture 15"
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
