@@ -30,6 +30,7 @@ CELLS = {
     "LayerTable((Layer(name, 'kgen', data, data, data, '', tuple(operators)),), operators)",
     "times": "from course_lib.profiling import LayerTimings\nLayerTimings.from_rows([(f'{name}_{i}', 1.0) for i in range(3)])",
     "long": "print('x' * 500)",
+    "scoreboard": "from course_lib.teaching import scoreboard\nscoreboard.after(12)",
     "machine": "from course_lib.cli.machine import this_machine\nthis_machine()",
     "exercise": "from course_lib.exercises import check\ncheck('1.1', lambda *arguments: None)",
     "check": "from course_lib import labs\nlabs.find('lab01').zero_outcomes('`model.onnx` is missing.', 'Run the cell of task 1.')[0]",
