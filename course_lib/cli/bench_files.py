@@ -106,17 +106,12 @@ def input_shapes(
             shape[0] = 1
         shapes[info.name] = tuple(shape)
     if unsized := [info for info in inputs if min(shapes[info.name], default=0) < 0]:
-        named = "; ".join(f"{info.name!r} ({spell(info.shape)}): {_axes(shapes[info.name])}" for info in unsized)
+        named = ", ".join(f"{info.name!r} ({spell(shapes[info.name])})" for info in unsized)
         examples = " ".join(f"--shape {info.name}={spell(shapes[info.name]).replace('N', '320')}" for info in unsized)
         raise CourseError(
-            f"the inputs have dimensions without a size, {named}. Give their shapes, such as {examples}, or --recipe"
+            f"the inputs {named} have dimensions N without a size. Give their shapes, such as {examples}, or --recipe"
         )
     return shapes
-
-
-def _axes(shape: Shape) -> str:
-    axes = [str(axis) for axis, size in enumerate(shape) if size < 0]
-    return f"dimension {axes[0]}" if len(axes) == 1 else f"dimensions {', '.join(axes[:-1])} and {axes[-1]}"
 
 
 @contextmanager

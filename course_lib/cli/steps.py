@@ -43,21 +43,12 @@ def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, TextColumn
     from rich.progress_bar import ProgressBar
-    from rich.text import Text
 
     class Elapsed(ProgressColumn):
         """A bar that fills with the elapsed time, because the work itself does not report progress. A late step has a moving bar."""
 
         def render(self, task: Any) -> ProgressBar:
-            return ProgressBar(total=task.total, completed=task.elapsed or 0.0, pulse=_late(task), width=20)
+            return ProgressBar(total=task.total, completed=task.elapsed, pulse=task.elapsed >= task.total, width=20)
 
-    class Seconds(ProgressColumn):
-        def render(self, task: Any) -> Text:
-            return Text(f"{task.elapsed or 0:.0f} s, {'usually' if _late(task) else 'of about'} {task.total:.0f} s")
-
-    return Progress(TextColumn("{task.description}"), Elapsed(), Seconds(), transient=True, console=Console(stderr=True))
-
-
-def _late(task: Any) -> bool:
-    """Whether a step takes longer than estimated."""
-    return (task.elapsed or 0.0) >= task.total
+    seconds = TextColumn("{task.elapsed:.0f} s of about {task.total:.0f} s")
+    return Progress(TextColumn("{task.description}"), Elapsed(), seconds, transient=True, console=Console(stderr=True))

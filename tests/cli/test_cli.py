@@ -148,11 +148,11 @@ IMAGES = "(float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Relu(x) }"
     [
         (IMAGES, ("--shape", "x=1x3x320x320"), "x: 1x3x320x320"),
         (IMAGES, ("--recipe", "hw.toml"), "x: 1x3x32x32"),
-        (IMAGES, (), "'x' (Nx3xNxN): dimensions 2 and 3. Give their shapes, such as --shape x=1x3x320x320"),
+        (IMAGES, (), "inputs 'x' (1x3xNxN) have dimensions N without a size. Give their shapes, such as --shape x=1x3x320x320"),
         (IMAGES, ("--shape", "x=1x4x8x8"), "'x' needs shape Nx3xNxN, found 1x4x8x8"),
         (IMAGES, ("--shape", "y=1"), "--shape names 'y', but the inputs are x: use one of these names"),
         (IMAGES, ("--shape", "x=1,3"), "--shape x=1,3: expected NAME=4x1x32x32"),
-        (SEQUENCES, (), "'ids' (NxN): dimension 1; 'x' (NxNx4): dimension 1"),
+        (SEQUENCES, (), "'ids' (1xN), 'x' (1xNx4)"),
         (SEQUENCES, ("--shape", "ids=4x8", "--shape", "x=4x8x4"), "ids: 4x8, x: 4x8x4"),
         ('(float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }', (), "x: 1x2"),
     ],
