@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from course_lib.migration.analysis.verdicts import read_only_since, verdict_on
-from course_lib.migration.rules import tools as tool_rules
-from course_lib.migration.rules import torch_trt
-from course_lib.migration.rules.names import RULES, Rule
+from course_lib.migration.rules import data, torch_trt
+from course_lib.migration.rules.data import RULES, Rule
 from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
 from course_lib.migration.tables.known import RELEASES_IN_ORDER
@@ -25,7 +24,7 @@ def page(lectures: Mapping[int, str] | None = None) -> str:
     """
     links = {number: f"[{number}]({target})" for number, target in (lectures or {}).items()}
     newest = ApiTable.load(RELEASES_IN_ORDER[-1])
-    tools = (*tool_rules.TRTEXEC, *tool_rules.POLYGRAPHY, *tool_rules.NSYS, *tool_rules.PACKAGES.values())
+    tools = (*data.TRTEXEC, *data.POLYGRAPHY, *data.NSYS, *data.PACKAGES.values())
     text = [
         "# Cookbook of old code",
         "",

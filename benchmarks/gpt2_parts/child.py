@@ -48,7 +48,7 @@ class TorchSubject:
     def __init__(self, case: Case, module: Any, call: Callable[..., Any], graph: bool, device: str) -> None:
         import torch
 
-        from course_lib.engines.backends.torch.engine import GraphedCallable
+        from course_lib.engines.backends.torch import GraphedCallable
 
         self._torch, self._case, self._module, self._device = torch, case, module, device
         self._call, self._graph = call, GraphedCallable(call) if graph else None

@@ -83,7 +83,7 @@ class Torch(Ready):
         import torch
 
         from benchmarks.headline.torch_networks import network
-        from course_lib.engines.backends.torch.engine import GraphedCallable
+        from course_lib.engines.backends.torch import GraphedCallable
 
         self._torch, half = torch, precision == "fp16"
         dtype = torch.float16 if half else torch.float32

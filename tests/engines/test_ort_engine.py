@@ -13,10 +13,9 @@ import pytest
 
 from course_lib import engines
 from course_lib.engines import Plan
-from course_lib.engines.backends.onnxruntime import engine as ort
+from course_lib.engines.backends.onnxruntime import backend as ort
 from course_lib.engines.backends.onnxruntime import session as ort_session
-from course_lib.engines.backends.onnxruntime.backend import OnnxRuntime
-from course_lib.engines.backends.onnxruntime.engine import OnnxRuntimeEngine
+from course_lib.engines.backends.onnxruntime.backend import OnnxRuntime, OnnxRuntimeEngine
 from course_lib.engines.cuda import driver as cuda_driver
 from course_lib.engines.cuda import stream as cuda_stream
 from course_lib.errors import BackendUnavailable, CourseError, EngineError

@@ -13,7 +13,7 @@ import torch
 
 from course_lib import engines
 from course_lib.engines import ModelSource, TensorInfo
-from course_lib.engines.backends.torch.engine import GraphedCallable
+from course_lib.engines.backends.torch import GraphedCallable
 from course_lib.engines.plan import VARIANTS
 from course_lib.errors import BackendUnavailable, EngineError
 from course_lib.models import Signature

@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.migration import ApiTable
 from course_lib.migration.rules import torch_trt
-from course_lib.migration.rules.names import RULES
+from course_lib.migration.rules.data import RULES
 from docs import cookbook
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from course_lib.migration.analysis import naming
 from course_lib.migration.analysis.verdicts import removed_in
+from course_lib.migration.rules.data import NSYS, PACKAGES, POLYGRAPHY, RULES, TRTEXEC, Rule, rule_for
 from course_lib.migration.rules.gone import KEYWORDS, MODULES
-from course_lib.migration.rules.names import RULES, Rule, rule_for
-from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, TRTEXEC
 from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
 

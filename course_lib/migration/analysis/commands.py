@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from course_lib.migration.analysis.guards import is_reached, version_number
 from course_lib.migration.findings import Verdict
-from course_lib.migration.rules.tools import NSYS, PACKAGES, POLYGRAPHY, QDREP, TRTEXEC, ToolRule
+from course_lib.migration.rules.data import NSYS, PACKAGES, POLYGRAPHY, QDREP, TRTEXEC, ToolRule
 from course_lib.migration.tables.known import RTX
 
 _TOOLS = re.compile(

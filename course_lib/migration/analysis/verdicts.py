@@ -12,7 +12,7 @@ from course_lib.migration.analysis.evaluate import outcomes
 from course_lib.migration.analysis.guards import version_number
 from course_lib.migration.analysis.uses import Use
 from course_lib.migration.findings import Severity, Verdict
-from course_lib.migration.rules.names import RULES, Rule, rule_for
+from course_lib.migration.rules.data import RULES, Rule, rule_for
 from course_lib.migration.tables import known
 from course_lib.migration.tables.api_table import ApiTable
 

@@ -6,11 +6,13 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from course_lib._util.plain_text import reason
+from course_lib.engines.backend import Availability, Backend
 from course_lib.engines.cuda import two_clocks
-from course_lib.engines.plan import Feeds, ModelSource, TensorInfo, check_feeds
+from course_lib.engines.plan import Engine, Feeds, ModelSource, TensorInfo, check_feeds
 from course_lib.errors import BackendUnavailable, EngineError
 from course_lib.models.signature import Signature, flat_outputs, signature_of
 
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
 
 _Call = Callable[[], Any]  # one forward pass on inputs that are in place
 _WARMUP = 3  # runs before a capture: libraries load kernels, choose algorithms and allocate, none of which can be captured
+
+
+class Torch(Backend):
+    """PyTorch as the baseline. It makes engines from a `ModelSource`, not from a plan."""
+
+    name: ClassVar[str] = "torch"
+    distributions: ClassVar[tuple[str, ...]] = ("torch",)
+    install: ClassVar[str] = "pip install torch==2.13.0"
+
+    def availability(self) -> Availability:
+        """See `Backend.availability`."""
+        found = super().availability()
+        return replace(found, no_build=found.no_build or "the baseline is not built: it runs the module as it is")
+
+    def load_module(self, source: ModelSource) -> Engine:
+        """See `Backend.load_module`; `TorchEngine` says what the variants are."""
+        return TorchEngine(source)
 
 
 class TorchEngine:

@@ -1,1 +1,0 @@
-"""PyTorch itself, as the baseline: eager, compiled, and in CUDA graphs."""
