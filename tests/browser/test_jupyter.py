@@ -34,7 +34,7 @@ def test_lecture_03_from_the_start_page_to_its_slider(page, jupyter):
     page.screenshot(path=ARTIFACTS / "start_page.png")
     assert page.get_by_text("Modified", exact=True).count() == 0, "the list of files has room for names"
     cut = "() => [...document.querySelectorAll('.jp-DirListing-itemText')].filter(one => one.scrollWidth > one.clientWidth).length"
-    assert page.evaluate(cut) == 0 and page.evaluate(CHANGED) is False, "whole names, and opening is no change"
+    assert page.evaluate(cut) == 0 and page.evaluate(CHANGED) is False, "whole names, and opening changes nothing"
     following, picture = page.get_by_role("link", name="Start with lecture 1"), page.get_by_role("img", name="The bytes that")
     assert all((box := each.bounding_box()) and box["y"] + box["height"] < 1000 for each in (following, picture))
     page.evaluate(SHOW, "lectures")

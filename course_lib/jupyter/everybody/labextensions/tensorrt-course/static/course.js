@@ -36,7 +36,7 @@
     }
   }
 
-  /** When a kernel starts, JupyterLab writes what it says of its language into the notebook. That is no change of the reader's. */
+  /** When a kernel starts, JupyterLab writes what it says of its language into the notebook. The reader did not change it. */
   function keepClean(model) {
     let changed = 0;
     model.stateChanged.connect((_, { name }) => { if (name === "dirty" && model.dirty) changed = performance.now(); });
