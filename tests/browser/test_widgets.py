@@ -230,6 +230,11 @@ def test_a_typed_number_stays_and_the_slider_follows(notebook, lab):
         assert float(box.input_value()) == float(slider.get_attribute("aria-valuetext")) == float(typed)
 
 
+def test_views_are_legible_in_jupyterlab(notebook, lab):
+    """Its style floats the terms of a list, so that the facts lay above each other."""
+    assert [fault for fault in faults(lab) if fault.startswith("overlap")] == []
+
+
 def test_keys_of_a_timeline_stay_in_it(notebook, lab):
     canvas = notebook["timeline"].locator("canvas")
     canvas.focus()

@@ -180,14 +180,14 @@ function control(spec, read, write, decimals) {
 function mount(widget, el, data, state, save) {
   el.classList.add("course-view");
   const stage = element("div", { class: "course-stage" });
-  const title = element("strong"), facts = element("dl");
+  const title = element("strong"), facts = element("div", { class: "course-facts" });
   const status = element("div", { role: "status", "aria-live": "polite", class: "course-status" }, title, facts);
   let saving, width = 0, tallest = 0, searched = state.search;
   const say = (state) => {
     const described = widget.describe(data, state);
     title.textContent = described.title;
     facts.replaceChildren(...described.facts.filter(([, value]) => value !== "").map(([word, value]) =>
-      element("div", {}, element("dt", {}, `${word}:`), " ", element("dd", {}, value))));
+      element("span", {}, element("span", { class: "course-word" }, `${word}:`), ` ${value}`)));
     tallest = Math.max(tallest, title.offsetHeight + facts.offsetHeight);
   };
   const change = (part) => {
