@@ -107,6 +107,14 @@ def solved_exercises_are_not_the_users(tmp_path_factory: pytest.TempPathFactory)
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """No file of a test has to survive a power cut."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def output_has_no_width() -> None:
     """A library sets the width of a terminal for the whole process, and tables would then be cut as on that terminal."""
