@@ -45,7 +45,7 @@ def roofline(metrics: Sequence[KernelMetrics], peak_flops: float, peak_bandwidth
     middle = math.sqrt(low * ridge)
     above: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#333333", "ha": "right"}
     axes.annotate(f"{_si(peak_bandwidth)}B/s", (middle, peak_bandwidth * middle), (-6, 2), **above)
-    axes.annotate(f"{_si(peak_flops)}FLOP/s", (high, peak_flops), (-4, 4), **above)
+    axes.annotate(f"{_si(peak_flops)}FLOP/s", (high, peak_flops), (-4, 9), **above)  # above the marker of a kernel at its roof
     bounds = []
     for number, kernel in enumerate(metrics, 1):
         name = label(kernel.name, "kernel")
