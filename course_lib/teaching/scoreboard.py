@@ -122,7 +122,7 @@ class Scoreboard:
         """What the newest row says."""
         first, newest = self.rows[0], self.rows[-1]
         if "note" in newest:
-            return f"Lecture {newest['lecture']}: {_note(newest)}"
+            return f"Lecture {newest['lecture']}: {newest['note'].format(**newest)}"
         megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
         return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
 
@@ -149,8 +149,4 @@ def _cells(row: Row) -> list[str]:
     speed = f"{median:.1f} ± {(high - low) / 2:.1f}" if low < high else "1" if median else ""
     numbers = (("kernels", ".0f"), ("mb", ".0f"), ("plan_mb", ".1f"), ("accuracy", ".1%"))
     kernels, mb, plan_mb, right = (f"{row[key]:{form}}" if key in row else "" for key, form in numbers)
-    return [f"{name}: {_note(row)}" if "note" in row else name, kernels, mb, speed, plan_mb, right]
-
-
-def _note(row: Row) -> str:
-    return str(row["note"].format(**row))
+    return [f"{name}: {row['note'].format(**row)}" if "note" in row else name, kernels, mb, speed, plan_mb, right]

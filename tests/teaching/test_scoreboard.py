@@ -29,10 +29,6 @@ def no_rows_and_no_race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(scoreboard, "speed", lambda engine: [2.0, 1.9, 2.1])
 
 
-def kept(lecture: int) -> dict[str, object]:
-    return dict(json.loads((progress.folder() / "scoreboard" / f"{lecture}.json").read_text()))
-
-
 @pytest.mark.parametrize("lecture", LECTURES)
 def test_each_lecture_ends_with_a_cell_that_the_reader_completes(lecture: int) -> None:
     [path] = ROOT.glob(f"lectures/{lecture:02}_*.ipynb")
@@ -46,7 +42,7 @@ def test_each_lecture_ends_with_a_cell_that_the_reader_completes(lecture: int) -
 def test_the_answer_gives_the_recorded_row(lecture: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoreboard, "accuracy", lambda engine: 0.99)  # 450 images take seconds
     board = scoreboard.after(lecture, solved(lecture))
-    row, expected = kept(lecture), ROWS[lecture]
+    row, expected = json.loads((progress.folder() / "scoreboard" / f"{lecture}.json").read_text()), ROWS[lecture]
     exact = expected.keys() & {"kernels", "mb", "plan_mb", "value"}
     assert {key: row[key] for key in exact} == pytest.approx({key: expected[key] for key in exact}, rel=0.02)
     assert f"ecture {lecture}: " in board.takeaway and str(board.takeaway) in board._repr_html_()
