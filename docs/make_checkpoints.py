@@ -89,7 +89,7 @@ def train(name: Name, *, seed: int = 0, progress: bool = True) -> float:
         for data in track(_digit_batches(schedule, rng), f"training {name}", total=steps, disable=not progress):
             optimizer.zero_grad()
             inputs = _inputs(name, data, rows=int(rng.integers(16, 49)))  # so that the encoder learns to read every length
-            # Smoothed labels (Szegedy et al. 2015) keep logits moderate: half precision has little room above 65 504.
+            # Smoothed labels (Szegedy et al. 2015) keep logits moderate: half precision has little room above 65,504.
             cross_entropy(model(inputs), torch.from_numpy(data.labels), label_smoothing=0.05).backward()
             optimizer.step()
             rate.step()

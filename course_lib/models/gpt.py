@@ -17,7 +17,7 @@ from course_lib.models import weights
 from course_lib.models.signature import Signature
 
 LONGEST = 512  # bytes of one sequence; the checkpoint was trained at this length
-MASKED = -6e4  # added to the scores of slots that a token must not see; FP16 ends at -65 504
+MASKED = -6e4  # added to the scores of slots that a token must not see; FP16 ends at -65,504
 _BASE = 10_000.0  # of the rotary frequencies
 
 
@@ -182,7 +182,7 @@ class GPT(nn.Module):
 def decoder(*, pretrained: bool = True, longest: int = LONGEST) -> GPT:
     """The course's byte-level GPT in eval mode, ``tokens`` ``(N, S)`` to ``logits`` ``(N, S, 256)``; S is at most `longest`.
 
-    Four blocks of width 192 with six query heads that share two KV heads, 1 330 560 parameters. A token is a
+    Four blocks of width 192 with six query heads that share two KV heads, 1,330,560 parameters. A token is a
     byte of UTF-8. It needs 1.86 bits per byte on the held-out part of the course's own text.
 
     Args:

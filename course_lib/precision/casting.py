@@ -3,7 +3,7 @@
 TensorRT networks are strongly typed: a kernel computes in the type that the graph specifies, so half precision must be written
 into the graph. Here every tensor gets the type of the node that makes it. If a reader needs another type, a Cast is inserted.
 
-FP16 has 10 bits of mantissa and a largest value of 65 504. BF16 has 7 bits and the range of float32. FP16 rounds more finely,
+FP16 has 10 bits of mantissa and a largest value of 65,504. BF16 has 7 bits and the range of float32. FP16 rounds more finely,
 and BF16 hardly ever overflows. The keep list is for nodes that overflow (a sum of squares, an exponential).
 
 Source: Micikevicius et al., Mixed Precision Training (2018); Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training

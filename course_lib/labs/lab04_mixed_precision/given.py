@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OPSET = 17  # the newest that every builder of the course reads, and names of nodes that are the same on every machine
 BATCHES, ROWS = (1, 32), (16, 48)  # the service: that many digits per request, that many pixel rows per digit
 SERVICE = Profile(tokens={"min": (1, 16, 32), "opt": (8, 32, 32), "max": (32, 48, 32)})
-LARGEST = float(np.finfo(np.float16).max)  # 65 504
+LARGEST = float(np.finfo(np.float16).max)  # 65,504
 SMALLEST = float(np.finfo(np.float16).smallest_subnormal)  # 6e-8
 FILE, MAX_BYTES = "findings.toml", 64 << 10
 MOST_NODES = 64  # the network has 200 that compute on floats
@@ -122,7 +122,7 @@ def magnitudes_figure(largest: Mapping[str, float]) -> style.Figure:
     sizes = [largest[node] for node in shown]
     axes.barh(range(len(shown)), sizes, color=[style.color(size > LARGEST) for size in sizes], height=0.7)
     axes.axvline(LARGEST, color="black", lw=1, ls="--")
-    axes.annotate("65 504", (LARGEST, -1), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.annotate("65,504", (LARGEST, -1), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(shown)), shown, fontsize=8)
     axes.set_ylim(len(shown), -1.6)
     axes.set_xscale("log")

@@ -228,7 +228,7 @@ def fused(work: GenerationWork) -> Iterator[Criterion]:
     writers, half = work.half
     tokens, sizes = conversation(work.secret, 40)
     off = error(right_scores(tokens, sizes), fresh(work.hosted(half), tokens, sizes))
-    range_of_half = "Which constant or product of your graph leaves the range of FP16, which ends at 65 504?"
+    range_of_half = "Which constant or product of your graph leaves the range of FP16, which ends at 65,504?"
     yield at_most("relative error of the scores in FP16", off, MOST_HALF_ERROR, HALF, hint=range_of_half)
     others = sorted({writer for writer in writers if writer != graph.IN_PLACE})
     by_scatter = "Which operator of operator set 24 takes the cache, the new entries and the first slot, and nothing else?"
