@@ -36,7 +36,7 @@ _FACTOR = 2.0  # how far a magnitude may be off: other digits move it by 20 %
 _FOUND_ON = 64  # fresh digits
 # SQNR of the logits against PyTorch's, in dB. Measured: the reference 66, other right answers 65 to 70, BF16 48, a norm's squares
 # forgotten 34 in block 1, 14 in block 2 and 0 in the last norm, the shipped encoder 24, a tenth of the weights pruned 25, overflow
-# clamped to 65,504 16.
+# clamped to 65,504: 16.
 SQNR_DB = {HALF: 30.0, ALL: 60.0}
 _BATCHES, _ROWS, _DRAWN = (1, 3, 8, 32), (16, 32, 48), 8  # requests: all combinations, and some that cannot be known in advance
 # Kernels in FP32 more than the reference has; and attention kernels that may be split. Measured: the reference has 5 of 39; scores kept
