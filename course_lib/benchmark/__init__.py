@@ -2,10 +2,10 @@
 
 from course_lib.benchmark.accuracy import Deviation, argmax_agreement, deviation, relative_error, sqnr_db
 from course_lib.benchmark.comparison import Comparison, Subject, compare
-from course_lib.benchmark.device_clock import DeviceClock
 from course_lib.benchmark.node_sensitivity import KeepList, NodeError, Sensitivity, sensitivity
 from course_lib.benchmark.records import Record, recorded
 from course_lib.benchmark.statistics import Interval, Measurement, measure, speedup
+from course_lib.engines.cuda.two_clocks import DeviceClock
 
 __all__ = [
     "Comparison",

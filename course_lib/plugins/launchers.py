@@ -90,16 +90,13 @@ def cuda_launcher() -> RopeLibrary:
     return RopeLibrary(compile_with_nvcc())  # needs a GPU
 
 
-def rope_on_host(
-    x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool = False, launch: Launcher | None = None
-) -> np.ndarray:
+def rope_on_host(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, interleaved: bool = False) -> np.ndarray:
     """Run the CUDA kernel on the processor, with `rope.cu` compiled by the host's compiler.
 
     Args:
         x: float32, float16 or (with the package ml_dtypes) bfloat16, shape ``(batch, sequence, heads, head_size)``.
         cos, sin: float32, shape ``(rows, head_size / 2)`` with at least `sequence` rows.
         interleaved: as in `reference.rope`.
-        launch: another compiled kernel that takes host pointers; None is the course's.
 
     Returns:
         an array like `x`.
@@ -114,7 +111,7 @@ def rope_on_host(
     _type_number(x.dtype.name)
     x, cos, sin = (np.ascontiguousarray(array) for array in (x, cos, sin))
     y = np.empty_like(x)
-    run = launch or host_launcher()
+    run = host_launcher()
     run(x.dtype.name, x.ctypes.data, cos.ctypes.data, sin.ctypes.data, y.ctypes.data, x.shape, interleaved=interleaved)
     return y
 

@@ -38,13 +38,7 @@ def rope_node(x: str, cos: str, sin: str, y: str, *, interleaved: bool = False, 
 
 
 def rope_model(
-    heads: int = 8,
-    head_size: int = 64,
-    *,
-    max_sequence: int = 2048,
-    dtype: str = "float32",
-    interleaved: bool = False,
-    base: float = 10000.0,
+    heads: int = 8, head_size: int = 64, *, max_sequence: int = 2048, dtype: str = "float32", interleaved: bool = False
 ) -> onnx.ModelProto:
     """A model of one custom node between input ``x`` and output ``y``, batch and sequence dynamic, the tables stored in it.
 
@@ -60,7 +54,7 @@ def rope_model(
     types = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
     if dtype not in types:
         raise ValueError(f"a model rotates {', '.join(types)}, not {dtype}")
-    tables = zip(("cos", "sin"), rope_tables(max_sequence, head_size, base=base), strict=True)
+    tables = zip(("cos", "sin"), rope_tables(max_sequence, head_size), strict=True)
     x, y = (helper.make_tensor_value_info(name, types[dtype], ["batch", "sequence", heads, head_size]) for name in "xy")
     graph = helper.make_graph(
         [rope_node("x", "cos", "sin", "y", interleaved=interleaved)],

@@ -9,7 +9,7 @@ from course_lib.benchmark.records import RESULTS
 from course_lib.engines import Layer, LayerTable, LayerTensor, build
 from course_lib.engines.backends.tensorrt.layer_sources import parse_inspector
 from course_lib.precision import activations, insert_qdq
-from course_lib.profiling.layer_tables.layer_precision import int8_layers, weights, weights_in_layers
+from course_lib.profiling.layer_tables.dtypes import int8_layers, weights, weights_in_layers
 
 RECORDED = RESULTS / "tensorrt86_h200"
 

@@ -13,6 +13,7 @@ from course_lib.errors import EngineError
 # device that is done still takes longer after longer work: on an H200 0.02 ms more after 0.5 ms of it, and up to 0.14 ms after 55 ms.
 NOTICED_MS, NOTICED_SHARE = 0.05, 0.02
 _READING_MS, _MOST_RUNS = 2.0, 1000  # of one reading: a shorter one also measures the events and the first launch
+_WIPED_BYTES = 256 << 20  # more than any L2 cache: an H200 has 60 MB
 _ATTEMPTS = 5  # whatever holds the host up for a moment is not work left behind
 
 
@@ -52,6 +53,32 @@ def torch_event_ms(torch: Any, call: Callable[[], object], *, before: Callable[[
         return float(begin.elapsed_time(end))
 
     return event_ms(timed, torch.cuda.synchronize)
+
+
+class DeviceClock:
+    """Times a call that enqueues work on torch's current stream, between two device events.
+
+    Before the first event, the clock overwrites 256 MiB. The GPU is then busy while the host enqueues the events and the call, so no
+    launch latency falls between the two events. It also removes the call's data from the L2 cache. Work that takes longer
+    to launch, such as a network of many small kernels, should be timed as a CUDA graph. Every measurement includes the
+    time between two events around an empty kernel, so short kernels should be timed many at once, in a CUDA graph.
+
+    Source: the same procedure as ``triton.testing.do_bench``; benchmarks/timing.py sets the two side by side.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch = torch
+        self._wiped = torch.empty(_WIPED_BYTES // 4, dtype=torch.int32, device="cuda")
+
+    def __call__(self, call: Callable[[], object]) -> float:
+        """Milliseconds of one call.
+
+        Raises:
+            EngineError: the call leaves work on another stream than torch's current one.
+        """
+        return torch_event_ms(self._torch, call, before=self._wiped.zero_)
 
 
 def runs_in_a_reading(single_ms: float) -> int:

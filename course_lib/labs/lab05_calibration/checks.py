@@ -37,7 +37,7 @@ from course_lib.labs.lab05_calibration import reference
 from course_lib.labs.lab05_calibration.histograms import Question, questions
 from course_lib.models import Digits
 from course_lib.precision import lowering_helps
-from course_lib.profiling.layer_tables.layer_precision import int8_layers, weights, weights_in_layers
+from course_lib.profiling.layer_tables.dtypes import int8_layers, weights, weights_in_layers
 from course_lib.recipe import Recipe
 
 SERVICE = (1, 32)  # smallest and largest batch that the engine must accept

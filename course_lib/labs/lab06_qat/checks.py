@@ -24,7 +24,7 @@ from course_lib.labs.lab06_qat.given import HIGH, LOW, RECIPE, WEIGHTS, Stored
 from course_lib.labs.lab06_qat.layers import LAYERS
 from course_lib.labs.lab06_qat.sandboxed import call_qat
 from course_lib.models import Digits
-from course_lib.profiling.layer_tables.layer_precision import int8_layers
+from course_lib.profiling.layer_tables.dtypes import int8_layers
 
 CHOICES, QAT = "choices.json", call_qat.FILE
 MAX_BYTES = 64 << 10  # of each of these files

@@ -156,7 +156,7 @@ class MSECalibrator:
         return candidates, ((values - copies) ** 2) @ weights
 
 
-def divergence(counts: np.ndarray, kept: int, levels: int = LEVELS) -> float:
+def divergence(counts: np.ndarray, kept: int) -> float:
     """KL divergence, in nats, between a distribution and its INT8 copy with the threshold after bin ``kept``.
 
     This is TensorRT's calibration algorithm from its slides, for one candidate. `EntropyCalibrator.curve`
@@ -164,8 +164,7 @@ def divergence(counts: np.ndarray, kept: int, levels: int = LEVELS) -> float:
 
     Args:
         counts: histogram of absolute values, shape ``(bins,)``.
-        kept: number of bins below the threshold, from ``levels`` to ``bins``.
-        levels: number of values that the copy distinguishes.
+        kept: number of bins below the threshold, from ``LEVELS`` to ``bins``.
     """
     inside = counts[:kept].astype(float)
     if not inside.any():
@@ -175,13 +174,13 @@ def divergence(counts: np.ndarray, kept: int, levels: int = LEVELS) -> float:
     p = inside.copy()
     p[-1] += counts[kept:].sum()
 
-    # Quantize: `kept` bins become `levels` levels. The clipped values are left out on purpose: Q must not be rewarded for
+    # Quantize: `kept` bins become `LEVELS` levels. The clipped values are left out on purpose: Q must not be rewarded for
     # them, so that the more is clipped the further P's last bin stands out over Q's.
-    level = np.arange(kept) * levels // kept
-    in_level = np.bincount(level, weights=inside, minlength=levels)
+    level = np.arange(kept) * LEVELS // kept
+    in_level = np.bincount(level, weights=inside, minlength=LEVELS)
 
     # Expand: Q spreads each level's count evenly over those of its bins that were not empty.
-    filled = np.bincount(level, weights=inside > 0, minlength=levels)
+    filled = np.bincount(level, weights=inside > 0, minlength=LEVELS)
     q = np.where(inside > 0, in_level[level] / np.maximum(filled[level], 1), 0)
 
     # Smooth. Where P has something and Q has nothing the divergence would be infinite, and that can only be the last bin,
