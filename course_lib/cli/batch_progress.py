@@ -50,8 +50,9 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
         if grade is None:
             self._earlier += 1
         else:
-            line = f"[{self._done}/{self._total}] {student}: {_told(grade)}; {self._estimate()}"
-            in_full(self._console, escape(line))
+            remarks = "; ".join(filter(None, (grade.error, *grade.notes)))
+            result = f"{grade.review.points}" + f" ({remarks})" * bool(remarks)
+            in_full(self._console, escape(f"[{self._done}/{self._total}] {student}: {result}; {self._estimate()}"))
 
     def _estimate(self) -> str:
         """Seconds since the last line, and what is left at the pace so far."""
@@ -59,11 +60,6 @@ class BatchProgress(AbstractContextManager["BatchProgress"]):
         took, self._last = now - self._last, now
         pace, left = (now - self._started) / (self._done - self._earlier), self._total - self._done
         return f"{took:.0f} s" + (f", about {_spell(pace * left)} left" if left else "")
-
-
-def _told(grade: Grade) -> str:
-    remarks = "; ".join(filter(None, (grade.error, *grade.notes)))
-    return f"{grade.review.points}" + f" ({remarks})" * bool(remarks)
 
 
 def _spell(seconds: float) -> str:

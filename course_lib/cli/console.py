@@ -134,7 +134,8 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
     for row, kernel in zip(rows, layer_table.kernels, strict=True):
         bar = "▆" * round(_BAR * kernel.bytes / most) if most and width >= _BARS else ""
         row["bytes"] = f"{size(kernel.bytes):>7} {bar}".rstrip() if kernel.bytes else ""
-        row["operators"] = _short(row["operators"]) if width < _WIDE else row["operators"]
+        if width < _WIDE:
+            row["operators"] = row["operators"].replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
     columns: tuple[str, ...] = ("kernel", "onnx", "operators", "bytes", "reads", "weights", "writes", "shape", "format")
     if width < _WIDE:
         columns = ("kernel", "operators", "bytes", "types", "shape")
@@ -153,10 +154,6 @@ def layers(layer_table: LayerTable, title: str, notes: Sequence[str], drawing: s
 def note(text: str) -> None:
     """Print a remark on what a command did."""
     in_full(_console(), escape(f"note: {text}"))
-
-
-def _short(operators: str) -> str:
-    return operators.replace("DequantizeLinear", "DQ").replace("QuantizeLinear", "Q")
 
 
 def size(count: int) -> str:
@@ -272,16 +269,15 @@ def _points(one: Grade) -> Text:
 
 
 def class_report(made: ClassFiles) -> None:
-    """Print the tables of a class and the paths of its pages. A question mark is at points that are open."""
+    """Print the tables of a class and the paths of its pages. A dash stands for points that are open."""
     from course_lib.grading.reports import attention
-    from course_lib.labs.framework.criteria import Tier
 
     report = made.report
     tasks = report.submissions[0].tasks
     rows = [
         (
             one.student,
-            *(f"{task.points:g}{' ?' * (task.tier in (Tier.INCONCLUSIVE, 'ungraded'))}" for task in one.tasks),
+            *("-" if task.open else f"{task.points:g}" for task in one.tasks),
             f"{one.final:g} / {one.max_score:g}",
             f"-{one.penalty:g}" if one.penalty else "",
             one.speedup or "",

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_LABEL = 20  # characters of a step's name that a bar shows
-
 
 @contextmanager
 def step_progress(*, shown: bool = True) -> Iterator[Callable[[str, float], None]]:
@@ -36,7 +34,7 @@ def step_progress(*, shown: bool = True) -> Iterator[Callable[[str, float], None
 
 def label(name: str) -> str:
     """The name of a step before its colon, for a bar."""
-    return name.partition(":")[0][:_LABEL]
+    return name.partition(":")[0]
 
 
 def _progress() -> Progress:

@@ -11,7 +11,6 @@ from course_lib import labs
 from course_lib.benchmark import Comparison, Measurement, speedup
 from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import Cell
-from course_lib.grading.judge.verdict import Verdict
 from course_lib.grading.reports import report
 from course_lib.grading.reports.layer_feedback import Difference, LayerFeedback
 from course_lib.labs.framework.criteria import ALL, HALF
@@ -30,13 +29,9 @@ LAYERS = LayerFeedback(
 )
 
 
-def with_layers(verdict: Verdict) -> Verdict:
-    return replace(verdict, layers=LAYERS)
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
-    return report.page(LAB, with_layers(real_verdict()), f"ada {HOSTILE}")
+    return report.page(LAB, replace(real_verdict(), layers=LAYERS), f"ada {HOSTILE}")
 
 
 def test_it_says_what_was_earned_and_why(page):
