@@ -271,6 +271,7 @@ def _points(one: Grade) -> Text:
 def class_report(made: ClassFiles) -> None:
     """Print the tables of a class and the paths of its pages. A dash stands for points that are open."""
     from course_lib.grading.reports import attention
+    from course_lib.profiling.layer_tables.table_diff import listed
 
     report = made.report
     tasks = report.submissions[0].tasks
@@ -294,7 +295,7 @@ def class_report(made: ClassFiles) -> None:
         print(f"handed nothing in: {', '.join(report.missing)}")
     for title, needs in attention.sections(report).items():
         for need in needs:
-            in_full(_console(), escape(f"{title.lower()}: {need.named}: {need.why}"))
+            in_full(_console(), escape(f"{title.lower()}: {listed(need.who, attention.NAMED)}: {need.why}"))
     for student, (before, now) in made.recharged.items():
         said = f"late penalty {before:g} to {now:g}: points or dates had changed. Generate the feedback again"
         in_full(_console(), f"{escape(student)}: {said}")

@@ -9,7 +9,6 @@ from course_lib.grading.batch import intake
 from course_lib.grading.integrity import matches
 from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports.class_report import ClassReport
-from course_lib.profiling.layer_tables.table_diff import listed
 
 NAMED = 6  # of those whom a reason concerns, so many are named
 
@@ -27,11 +26,6 @@ class Need:
     who: tuple[str, ...]
     why: str
     open: float = 0.0
-
-    @property
-    def named(self) -> str:
-        """Those whom it concerns; of many, the first ones."""
-        return listed(self.who, NAMED)
 
 
 def sections(report: ClassReport) -> dict[str, tuple[Need, ...]]:

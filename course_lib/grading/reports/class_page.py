@@ -12,6 +12,7 @@ from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports import attention, class_figures, pages
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.grading.reports.leaderboard import BETWEEN_SESSIONS, Place
+from course_lib.profiling.layer_tables.table_diff import listed
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -106,8 +107,7 @@ def _who(report: ClassReport, need: attention.Need) -> Markup:
 
     graded = {one.student for one in report.submissions}
     names = [_linked(report, who) if who in graded else escape(who) for who in need.who]
-    more = len(names) - attention.NAMED
-    return Markup(", ").join(names[: attention.NAMED]) + (f" and {more} more" if more > 0 else "")
+    return Markup(listed(names, attention.NAMED))
 
 
 def _linked(report: ClassReport, student: str) -> Markup:
