@@ -11,12 +11,12 @@ import torch
 
 from course_lib import engines
 from course_lib.engines.backends.torch_tensorrt import without_gpu
-from course_lib.engines.backends.torch_tensorrt.options import KEYWORDS, check_compile_options
+from course_lib.engines.backends.torch_tensorrt.options import check_compile_options
 from course_lib.errors import BackendUnavailable, BuildError
 from docs import make_keywords
 from tests.one_line import one_line
 
-TABLE = json.loads(KEYWORDS.read_bytes())
+TABLE = json.loads(make_keywords.TABLE.read_bytes())
 
 
 def _wheel(version: str, folder: Path) -> Path:

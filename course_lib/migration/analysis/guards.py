@@ -96,7 +96,7 @@ def version_number(version: str) -> tuple[int, ...]:
 
 
 def is_reached(since: str, target: str) -> bool:
-    """Whether a version has what changed in `since`. TensorRT for RTX has it, and so has each version of TensorRT if `since` does not name one."""
+    """Whether a version has what changed in `since`. RTX has it, and so has every version if `since` names none of TensorRT."""
     return not since[:1].isdigit() or target == RTX or version_number(target) >= version_number(since)
 
 

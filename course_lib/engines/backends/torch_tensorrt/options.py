@@ -1,22 +1,20 @@
 """Options that Torch-TensorRT would accept and ignore, rejected with the way that works.
 
-Source: the code of the released packages, from which `docs/make_keywords.py` writes the table of keywords.
+Source: the code of the installed package.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from course_lib.engines.backends.torch_tensorrt.keywords import Keywords, read_package
 from course_lib.errors import BuildError
 
-KEYWORDS = Path(__file__).with_name("keywords.json")
-Keywords = dict[str, list[str]]  # what a function reads, by the function's name
 _INSTEAD = {  # options of older versions, and what took their place
     "enabled_precisions": "the types are the module's own: call module.half() or module.bfloat16(), or pass enable_autocast=True",
     "use_explicit_typing": "the types are always the module's own: leave it out",
@@ -41,10 +39,9 @@ _CACHE_DETAILS = ("engine_cache_dir", "engine_cache_size", "custom_engine_cache"
 
 
 def keywords_of(torch_tensorrt: Any) -> tuple[Keywords, str]:
-    """The keywords that this package reads, or the newest known one, and its version as ``"major.minor"``."""
+    """The keywords that this package reads, and its version as ``"major.minor"``."""
     version = ".".join(torch_tensorrt.__version__.split(".")[:2])
-    known: dict[str, Keywords] = json.loads(KEYWORDS.read_bytes())
-    return known.get(version) or [*known.values()][-1], version
+    return read_package(Path(torch_tensorrt.__file__).parent), version
 
 
 def check_compile_options(options: Mapping[str, Any], keywords: Keywords, version: str) -> None:
