@@ -113,7 +113,7 @@ def test_fixed_batch_is_no_engine_for_the_service(submission):
     examined = submission(network=export_onnx(classifier("wide"), dynamic_batch=False, batch=1))
     assert set(tiers(examined).values()) == {"none"}
     assert "always 1" in examined.outcomes[0].message
-    assert "batch is fixed" in hints(examined) and "is dynamic" not in hints(examined)
+    assert "is fixed in the graph" in hints(examined) and "is dynamic" not in hints(examined)
 
 
 def test_a_reason_that_several_tasks_share_is_printed_once(submission, capsys):

@@ -26,8 +26,8 @@ class FirstEngine(Lab):
     build_hints: ClassVar = {
         PRECISION: "`precision` in the recipe and the number types of the graph must agree. Which of the two did you mean to change?",
         MISSING_FILE: "Task 1 writes model.onnx and task 2 writes recipe.toml. Solve them, then run their cells again.",
-        FIXED_DIMENSION: "The exported batch is fixed. Export again with a dynamic batch. Then the profile decides which batches the "
-        "engine accepts.",
+        FIXED_DIMENSION: "The profile gives a range to a dimension that is fixed in the graph. Only the batch needs one: export again "
+        "with a dynamic batch, and keep the other sizes equal in min, opt and max.",
         PROFILE: "The exported batch is dynamic, so the recipe needs a profile: min, opt and max, in this order of size, for `image`.",
     }
     speed = checks.SPEED
