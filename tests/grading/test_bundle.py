@@ -124,7 +124,7 @@ def test_start_writes_the_course_of_a_wheel(installed, tmp_path):
     assert started.returncode == 0, started.stderr
     assert "cd 'my course' && course lab" in started.stdout
     progress = json.loads(course("progress", "--json", cwd=tmp_path / "my course").stdout)
-    assert progress["lectures"][0]["title"] == "Why an inference optimizer", "the course's folder was found"
+    assert progress["lectures"][0]["title"] == "Lecture 1: Why an inference optimizer", "the course's folder was found"
     again = course("start", "my course", cwd=tmp_path)
     assert again.returncode == 1 and again.stderr == "course: my course is not an empty folder: name another one, or empty it\n"
 
