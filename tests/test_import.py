@@ -93,7 +93,7 @@ def _group(module: str) -> str:
 def _imports(module: str) -> Iterator[tuple[str, int, bool]]:
     """Every import of a course module, also within functions: its full name, the line, and whether only a type checker sees it."""
     path = PACKAGE.parent.joinpath(*module.split("."))
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    path = path / "__init__.py" if (path / "__init__.py").is_file() else path.with_suffix(".py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     guards = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")]
     unseen = {id(child) for guard in guards for statement in guard.body for child in ast.walk(statement)}

@@ -44,7 +44,7 @@ class Availability:
 
     def explained(self, reason: str) -> str:
         """A reason with the commands that remove it."""
-        return ": ".join(filter(None, (reason, ", or ".join(self.commands))))
+        return "; run ".join(filter(None, (reason, ", or ".join(self.commands))))
 
 
 class Backend:

@@ -101,7 +101,7 @@ def test_fixed_shapes_need_no_recipe(rtx: Compiler, one_node: Callable[..., Any]
 
 @pytest.mark.skipif(bool(engines.registry.availability("tensorrt").version), reason="TensorRT is installed here")
 def test_a_backend_that_is_not_installed(small_onnx: Path) -> None:
-    with one_line(BackendUnavailable, "tensorrt is not installed", "pip install"):
+    with one_line(BackendUnavailable, "tensorrt cannot build here: not installed; run pip install"):
         engines.build(small_onnx, backend="tensorrt")
 
 

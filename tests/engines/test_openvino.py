@@ -54,7 +54,7 @@ def test_absent_it_says_what_to_install(small_onnx: Path, monkeypatch: pytest.Mo
     )
     _rejected(
         BackendUnavailable,
-        ["openvino cannot build here: not installed: pip install"],
+        ["openvino cannot build here: not installed; run pip install"],
         lambda: engines.registry.compile_plan(OV, small_onnx, {}),
     )
 
