@@ -61,9 +61,9 @@ def build_command(options: argparse.Namespace) -> None:
     site = site_of(options)
     name, environment = split_target(site.target)
     with Worker(environment) as worker:  # a wrong target must not be recorded as fifteen builds that failed
-        missing = next((row["no_build"] for row in worker.backends() if row["name"] == name), f"no backend {name!r}")
-    if missing:
-        raise BackendUnavailable(f"{site.target}: {missing}")
+        found = next((row for row in worker.backends() if row["name"] == name), {"no_build": f"no backend {name!r}"})
+    if found["no_build"]:
+        raise BackendUnavailable(f"{site.target}: {'; run '.join((found['no_build'], *found.get('commands', ())))}")
     build(site, named(NETWORKS, options.networks), options.jobs, time.monotonic() + 60 * options.minutes, options.first)
 
 

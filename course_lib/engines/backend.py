@@ -43,8 +43,9 @@ class Availability:
         return asdict(self)
 
     def explained(self, reason: str) -> str:
-        """A reason with the commands that remove it."""
-        return "; run ".join(filter(None, (reason, ", or ".join(self.commands))))
+        """A reason with the commands that remove it; what a command says after its # is part of the sentence."""
+        commands = ", or ".join(self.commands).replace("  # ", " ")
+        return "; run ".join(filter(None, (reason, commands)))
 
 
 class Backend:

@@ -64,7 +64,7 @@ def classifier(size: Literal["small", "wide"], *, pretrained: bool = True) -> Re
     """The digit classifier in eval mode, ``image`` ``(N, 1, 32, 32)`` to ``logits`` ``(N, 10)``.
 
     Args:
-        size: "small" has 16, 32 and 64 channels and 77 754 parameters, "wide" 64, 128 and 256 channels and 1 226 442. Both
+        size: "small" has 16, 32 and 64 channels and 77,754 parameters, "wide" 64, 128 and 256 channels and 1,226,442. Both
             get .996 of the 450 held-out digits right: "wide" exists for its arithmetic, not for its accuracy.
         pretrained: load the shipped weights. Otherwise torch's global random generator initializes them.
 

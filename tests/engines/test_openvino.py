@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,6 @@ def test_another_precision_than_fp32_is_rejected(small_onnx: Path, tmp_path: Pat
     ranges = calibrate(model, [{"image": digits("train").images[:64]}], MinMaxCalibrator())
     quantized = _save(insert_qdq(model, ranges), tmp_path)
     _rejected(PrecisionError, ["found a quantized graph"], lambda: engines.build(quantized, backend=OV))
+    plan = engines.build(small_onnx, backend=OV)
+    older = replace(plan, recipe={**plan.recipe, "precision": "int8"})
+    _rejected(PrecisionError, ["found int8"], lambda: engines.load(older))

@@ -61,6 +61,8 @@ def test_one_unusable_scale_is_a_note_that_names_the_tensor(digits: str, scale: 
 def test_a_file_that_is_absent_or_is_no_text_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="cannot read"):
         read_cache(tmp_path / "absent.cache")
+    with pytest.raises(CourseError, match="expected EntropyCalibration2 or MinMaxCalibration"):
+        write_cache({}, algorithm="LegacyCalibration")
     with pytest.raises(CourseError, match="not text"):
         read_cache(b"TRT-8600-EntropyCalibration2\n\xff: 0")
 

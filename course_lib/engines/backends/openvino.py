@@ -49,9 +49,7 @@ class OpenVINO(Backend):
         """
         import openvino
 
-        if recipe["precision"] != "fp32" or "QuantizeLinear" in operators.values():
-            found = "a quantized graph" if recipe["precision"] == "fp32" else recipe["precision"]
-            raise PrecisionError(f"the course runs OpenVINO in fp32, found {found}: build it for onnxruntime or tensorrt_rtx")
+        _check_precision(recipe, operators)
         data = self_contained(model)
         started = time.perf_counter()
         _compile(data)
@@ -78,6 +76,7 @@ class OpenVINOEngine:
     backend = "openvino"
 
     def __init__(self, plan: Plan) -> None:
+        _check_precision(plan.recipe, plan.layers.operators)  # a plan may be older than this rule
         compiled = _compile(plan.data)
         self._recipe = plan.recipe
         self._request = compiled.create_infer_request()
@@ -112,6 +111,13 @@ class OpenVINOEngine:
         with _one_line():
             self._request.start_async()
             self._request.wait()
+
+
+def _check_precision(recipe: Mapping[str, Any], operators: Mapping[str, str]) -> None:
+    quantized = any("QuantizeLinear" in operator for operator in operators.values())
+    if recipe["precision"] != "fp32" or quantized:
+        found = "a quantized graph" if recipe["precision"] == "fp32" else recipe["precision"]
+        raise PrecisionError(f"the course runs OpenVINO in fp32, found {found}: build it for onnxruntime or tensorrt_rtx")
 
 
 @contextlib.contextmanager

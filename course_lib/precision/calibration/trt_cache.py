@@ -31,6 +31,7 @@ from course_lib.errors import CourseError
 _HEADER = re.compile(r"TRT-([\w.]+)-(\w+)")
 _LEGACY_HEADER = re.compile(r"\d+ [0-9a-f]{16} [0-9a-f]{16}")
 _STEPS = 127  # on either side of zero
+_WRITTEN = ("EntropyCalibration2", "MinMaxCalibration")  # algorithms
 _NAMED = 5  # tensors that a warning names before it counts the rest
 
 
@@ -43,8 +44,10 @@ def write_cache(ranges: Mapping[str, float], version: int = 8600, *, algorithm: 
         algorithm: ``"EntropyCalibration2"`` or ``"MinMaxCalibration"``, to match the calibrator.
 
     Raises:
-        CourseError: a range that is not positive and finite in float32, or a name with a line break in it.
+        CourseError: another algorithm, a range that is not positive and finite in float32, or a name with a line break in it.
     """
+    if algorithm not in _WRITTEN:
+        raise CourseError(f"a calibration cache of {algorithm!r} is not written: expected {' or '.join(_WRITTEN)}")
     lines = [f"TRT-{version}-{algorithm}"]
     for name, amax in ranges.items():
         if "\n" in name or "\r" in name or not name:
