@@ -269,7 +269,7 @@ def _points(one: Grade) -> Text:
 
 
 def class_report(made: ClassFiles) -> None:
-    """Print the tables of a class and the paths of its pages. A dash stands for points that are open."""
+    """Print the tables of a class and the paths of its pages. A dash stands for a task whose points are all open."""
     from course_lib.grading.reports import attention
     from course_lib.profiling.layer_tables.table_diff import listed
 
@@ -278,7 +278,7 @@ def class_report(made: ClassFiles) -> None:
     rows = [
         (
             one.student,
-            *("-" if task.open else f"{task.points:g}" for task in one.tasks),
+            *one.tasks,
             f"{one.final:g} / {one.max_score:g}",
             f"-{one.penalty:g}" if one.penalty else "",
             one.speedup or "",

@@ -167,7 +167,7 @@ class SandboxedExecute(Execute):
         if self._stopped:
             _stopped_at([cell])
             return cell, resources
-        if time.monotonic() - self._started > self.total_timeout_s:
+        if cell.cell_type == "code" and time.monotonic() - self._started > self.total_timeout_s:
             self._stop(f"the notebook ran longer than {self.total_timeout_s:g} s")
             _stopped_at([cell], self._stopped)
             return cell, resources

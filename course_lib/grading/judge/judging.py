@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -168,17 +168,22 @@ def _attempt(lab: Lab, taken: Path, examiner: Examiner, allowance: Allowance, bo
     """One examination. A submission that has used up its time has not caused a fault of the examiner, whatever failed afterwards."""
     faults: dict[str, str] = {}
 
-    def not_judged(task: Task, error: Exception) -> Outcome:
-        allowance.check()
-        faults[task.id] = f"{type(error).__name__}: {error}"
-        if len(faults) == len(lab.tasks):
-            raise error
-        traceback.print_exception(error)
-        return lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED)
+    def judged(decide: Callable[[], Outcome], *, task: Task) -> Outcome:
+        try:
+            return decide()
+        except (ExaminerFault, BackendUnavailable):
+            raise
+        except Exception as error:
+            allowance.check()
+            faults[task.id] = f"{type(error).__name__}: {error}"
+            if len(faults) == len(lab.tasks):
+                raise
+            traceback.print_exc()
+            return lab.outcome(task.id, Tier.INCONCLUSIVE, _FAILED, share=0.0, code=JUDGE_FAILED)
 
     try:
         allowance.check()
-        found = lab.examine(taken, replace(examiner, not_judged=not_judged))
+        found = lab.examine(taken, replace(examiner, judged=judged))
     except (ExaminerFault, BackendUnavailable, OutOfTime):
         check_starts(boxes)
         if not allowance.used_up:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.grading.judge.verdict import Verdict
@@ -36,6 +36,11 @@ class Points:
 
     def __add__(self, other: Points) -> Points:
         return Points(self.earned + other.earned, self.open + other.open, self.maximum + other.maximum)
+
+    @property
+    def in_cell(self) -> str:
+        """The form in the table of a class, such as "2" or "2, 2 open"; "-" where all are open."""
+        return "-" if 0 < self.open == self.maximum else f"{self.earned:g}" + f", {self.open:g} open" * bool(self.open)
 
     @property
     def of_maximum(self) -> str:
@@ -81,6 +86,7 @@ class Review:
 
     points: Points
     reasons: tuple[Reason, ...] = ()
+    open: Mapping[str, float] = field(default_factory=dict)  # points, by grade cell
 
     @property
     def needed(self) -> bool:
@@ -99,18 +105,15 @@ class Review:
         Args:
             cells: all cells of the gradebook. None if it has none yet; then the verdict alone decides.
         """
-        total, found = Points(), dict[tuple[str, str], list[tuple[str, float]]]()
+        total, waiting, found = Points(), dict[str, float](), dict[tuple[str, str], list[str]]()
         for cell in _judged(lab, verdict) if cells is None else cells:
             reason = _reason(lab, verdict, cell) if cell.marked else None
-            waiting = 0.0 if reason is None or reason[0] == BY_HAND else cell.maximum - cell.points
-            total += Points(cell.points, waiting, cell.maximum)
+            waiting[cell.name] = 0.0 if reason is None or reason[0] == BY_HAND else cell.maximum - cell.points
+            total += Points(cell.points, waiting[cell.name], cell.maximum)
             if reason:
-                found.setdefault(reason, []).append((cell.name, waiting))
-        reasons = (
-            Reason(code, text, tuple(name for name, _ in marked), sum(waiting for _, waiting in marked))
-            for (code, text), marked in found.items()
-        )
-        return cls(total, tuple(reasons))
+                found.setdefault(reason, []).append(cell.name)
+        reasons = (Reason(*reason, tuple(names), sum(waiting[name] for name in names)) for reason, names in found.items())
+        return cls(total, tuple(reasons), waiting)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from course_lib.grading.integrity.documents import Document
 from course_lib.grading.integrity.matches import Match, Spans
-from course_lib.grading.judge.review import UNGRADED
 from course_lib.grading.reports import attention, class_figures, pages
 from course_lib.grading.reports.class_report import ClassReport, Submission
 from course_lib.grading.reports.leaderboard import BETWEEN_SESSIONS, Place
@@ -135,10 +134,8 @@ def _everybody(report: ClassReport) -> Markup:
             _linked(report, one.student),
             pages.Cell(f"{one.final:g}", tone="final"),
             one.review.points.open or "",
-            *(pages.Cell("-" if task.open else f"{task.points:g}", tone=task.tier) for task in one.tasks),
-            ("-" if UNGRADED in {reason.code for reason in one.review.reasons} else f"{one.written.earned:g}")
-            if written
-            else "",
+            *(pages.Cell(str(task), tone=task.tier) for task in one.tasks),
+            one.written.in_cell if written else "",
             f"-{one.penalty:g}" if one.penalty else "",
             (one.of_reference if raced else one.speedup) or "",
         )

@@ -33,11 +33,10 @@ class TaskResult:
     tier: str
     points: float
     max_points: float
+    open: float = 0.0  # points that a review can still add
 
-    @property
-    def open(self) -> bool:
-        """Whether it has no points only because nothing could judge it yet."""
-        return not self.points and self.tier in (Tier.INCONCLUSIVE, UNGRADED)
+    def __str__(self) -> str:
+        return Points(self.points, self.open, self.max_points).in_cell
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Submission(Reviewed):
     @property
     def ungraded(self) -> bool:
         """Whether the grader failed before it could judge a task, and no person has given points."""
-        return not self.judged and all(task.tier == UNGRADED for task in self.tasks)
+        return all(task.tier == UNGRADED and task.open for task in self.tasks)
 
     @property
     def judged(self) -> float:
@@ -85,7 +84,8 @@ class Submission(Reviewed):
     @property
     def written(self) -> Points:
         """Points of the written questions."""
-        return Points(self.score - self.judged, maximum=self.max_score - sum(task.max_points for task in self.tasks))
+        still_open = self.review.points.open - sum(task.open for task in self.tasks)
+        return Points(self.score - self.judged, still_open, self.max_score - sum(task.max_points for task in self.tasks))
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,14 @@ def _submission(lab: Lab, row: Any, verdict: Verdict | None) -> Submission:
     cells = gradebook.cells(row)
     points = {cell.name: cell.points for cell in cells}
     tiers = {outcome.task.id: outcome.tier for outcome in verdict.outcomes} if verdict else {}
+    review = Review.of(lab, verdict, cells)
     return Submission(
         row.student.id,
         tuple(
-            TaskResult(task.id, task.title, tiers.get(task.id, UNGRADED), points.get(task.id, 0.0), task.points)
-            for task in lab.tasks
+            TaskResult(t.id, t.title, tiers.get(t.id, UNGRADED), points.get(t.id, 0.0), t.points, review.open.get(t.id, 0.0))
+            for t in lab.tasks
         ),
-        review=Review.of(lab, verdict, cells),
+        review=review,
         penalty=row.late_submission_penalty,
         late_s=row.total_seconds_late,
         first_name=row.student.first_name or "",

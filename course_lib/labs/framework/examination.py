@@ -19,7 +19,7 @@ from course_lib.engines.registry import find
 from course_lib.engines.worker.allowance import Launcher, uncharged
 from course_lib.engines.worker.environment import HERE
 from course_lib.errors import BackendUnavailable, BuildError, CourseError, EngineError, ExaminerFault, RecipeError
-from course_lib.labs.framework.criteria import Outcome, Task
+from course_lib.labs.framework.criteria import Outcome
 from course_lib.recipe import Recipe
 
 _T = TypeVar("_T")
@@ -62,8 +62,8 @@ class Examination:
         return sum(outcome.task.points - outcome.points for outcome in self.outcomes if outcome.open)
 
 
-def at_once(take: Callable[[], _T], /, *, device_clock: bool = False) -> _T:
-    """`Examiner.measured` without waiting or repeating."""
+def at_once(take: Callable[[], _T], /, **options: object) -> _T:
+    """`Examiner.measured` without waiting or repeating, and `Examiner.judged` that lets every error pass."""
     return take()
 
 
@@ -84,7 +84,7 @@ class Examiner:
         measured: takes a measurement of a submission. The grader waits for its turn first, and repeats a measurement that a busy
             host disturbed, which does not disturb the clock of a device.
         begins: called at the start of each step with its name and its usual duration in seconds.
-        not_judged: the outcome of a task after an error of the course's own code, which is raised without it.
+        judged: decides one task. The grader leaves only that task without a judgment after an error of the course's own code.
     """
 
     builder: str = field(default_factory=default_builder)
@@ -96,7 +96,7 @@ class Examiner:
     build_s: float = 120.0
     measured: Callable[..., Any] = field(default_factory=lambda: at_once, repr=False)
     begins: Callable[[str, float], None] = field(default_factory=lambda: silently, repr=False, compare=False)
-    not_judged: Callable[[Task, Exception], Outcome] | None = field(default=None, repr=False)
+    judged: Callable[..., Outcome] = field(default_factory=lambda: at_once, repr=False)
 
     @property
     def opset(self) -> int | None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from importlib import import_module
 from importlib.resources import files
 from inspect import signature
@@ -188,7 +188,8 @@ class Lab:
     def examine(self, folder: Path, examiner: Examiner, only: str | None = None) -> Examination:
         """Examine the submission in `folder`; with `only`, do only the work for that task."""
         with self.work(folder, examiner) as work:
-            return work.examination(tuple(self._checked(task, work) for task in self.tasks if only in (None, task.id)))
+            tasks = [task for task in self.tasks if only in (None, task.id)]
+            return work.examination(tuple(examiner.judged(partial(self._checked, task, work), task=task) for task in tasks))
 
     def _checked(self, task: Task, work: Work) -> Outcome:
         """The outcome of one task. A step that fails costs its points, whatever was found before."""
@@ -209,10 +210,6 @@ class Lab:
             hint = self.build_hints.get(error.code) or _HINTS.get(error.code, general)
             before = tuple(replace(criterion, expected="") for criterion in criteria)
             return replace(self.outcome(task.id, Tier.NONE, error, hint), criteria=before)
-        except Exception as error:
-            if work.examiner.not_judged is None:
-                raise
-            return work.examiner.not_judged(task, error)
         return self.decided(task.id, criteria)
 
     def decided(self, task_id: str, criteria: Sequence[Criterion]) -> Outcome:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib import labs
 from course_lib.grading.isolation import sandbox
@@ -41,6 +41,15 @@ def test_a_run_that_ends_says_so_once(tmp_path: Path) -> None:
     kinds = [[output.output_type for output in cell.outputs] for cell in notebook.cells]
     assert kinds == [["execute_result"], ["error"], [], []]
     assert "The cells below did not run." in notebook.cells[1].outputs[0].traceback[0]
+
+
+def test_the_next_code_cell_says_that_the_time_is_up(tmp_path: Path) -> None:
+    """A text before it took the reason, which no cell showed."""
+    cells = [new_markdown_cell("1"), new_markdown_cell("2"), new_code_cell("3"), new_markdown_cell("4"), new_code_cell("5")]
+    resources = {"metadata": {"path": str(tmp_path)}, "nbgrader": {"assignment": "lab01", "notebook": "none"}}
+    notebook, _ = SandboxedExecute(trusted=True, total_timeout_s=0.0).preprocess(new_notebook(cells=cells), resources)
+    errors = [[output.evalue for output in cell.get("outputs", [])] for cell in notebook.cells]
+    assert errors == [[], [], ["the notebook ran longer than 0 s"], [], []]
 
 
 def test_a_file_above_its_limit_is_called_that(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from course_lib.grading.judge.judging import judge
 from course_lib.grading.judge.review import FAULT, Points, Review
 from course_lib.labs import Examiner
 from course_lib.labs.framework import runner
-from course_lib.labs.framework.criteria import JUDGE_FAILED
+from course_lib.labs.framework.criteria import JUDGE_FAILED, Tier
 from course_lib.labs.lab11_torch_tensorrt import checks, reference
 from tests.labs.quick import tiers
 
@@ -38,15 +38,25 @@ def fails(*_):
 
 
 @pytest.mark.parametrize(
-    ("task", "function"), [("converter", "converter"), ("converter", "registrations"), ("settings", "settings")]
+    ("task", "function"),
+    [
+        ("converter", "converter"),
+        ("converter", "registrations"),
+        ("settings", "settings"),
+        ("settings", "decided"),
+        ("model", "outcome"),
+    ],
 )
 def test_only_the_task_that_it_judges_has_no_judgment(task, function, submission, monkeypatch, capsys):
-    other = "settings" if task == "converter" else "converter"
-    monkeypatch.setattr(checks, function, fails)
+    def fails_for_task(lab, task_id, *found, **options):
+        return fails() if task_id == task and Tier.INCONCLUSIVE not in found else usual(lab, task_id, *found, **options)
+
+    usual = getattr(type(LAB), function, None)
+    monkeypatch.setattr(type(LAB) if usual else checks, function, fails_for_task if usual else fails)
     verdict = judge(LAB, submission, trusted=True)
     assert not verdict.fault
-    assert tiers(verdict) == {"model": "none", other: "none", task: "inconclusive"}
-    assert Review.of(LAB, verdict).points == Points(0, 3, 10), "the points that were lost are not open"
+    assert tiers(verdict) == {name: "inconclusive" if name == task else "none" for name in ("converter", "model", "settings")}
+    assert Review.of(LAB, verdict).points == Points(0, LAB.task(task).points, 10), "the points that were lost are not open"
     (reason,) = Review.of(LAB, verdict).reasons
     assert (reason.code, reason.cells) == (FAULT, (task,)) and "the examiner failed" in reason.text
     (outcome,) = (one for one in verdict.outcomes if one.task.id == task)

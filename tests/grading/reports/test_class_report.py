@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 from nbgrader.api import Gradebook
 
+from course_lib.cli import console
 from course_lib.errors import CourseError
 from course_lib.grading.batch.grade import note
 from course_lib.grading.reports import attention, class_figures, class_page, leaderboard
@@ -166,6 +167,24 @@ def test_lost_and_open_points_stand_out(report):
     tones = {re.search(r">(\w+)</a>", row)[1]: re.findall(r'class="number short (\w+)"', row) for row in rows if "</a>" in row}
     assert tones["full00"] == ["final", "full", "full", "full"] and tones["part0"] == ["final", "full", "partial", "full"]
     assert tones["none0"] == ["final", "none", "none", "none"] and tones["unsure"][-1] == "inconclusive"
+
+
+def test_a_table_tells_points_that_are_open_from_those_that_are_not(tmp_path, capsys):
+    """An inconclusive task of 4 points keeps the 2 of its lower tier, and 0 points by hand are not open."""
+    room = new_room(tmp_path)
+    unsure = verdict(tiers=("full", "none", "inconclusive"))
+    put(room, "all", unsure, written=None)
+    put(room, "hand", unsure, by_hand={"speed": 0.0})
+    put(room, "hand failed", faulty(), by_hand={task.id: 0.0 for task in LAB.tasks}, written=0.0)
+    unsure["tasks"][2]["points"] = 2.0
+    put(room, "some", unsure)
+    made = write(LAB, room)
+    shown = {one.student: [*map(str, one.tasks), one.written.in_cell] for one in made.report.submissions}
+    assert shown["all"] == ["3", "0", "-", "-"] and shown["hand"] == ["3", "0", "0", "1"]
+    assert shown["hand failed"] == ["0"] * 4 and shown["some"] == ["3", "0", "2, 2 open", "1"]
+    console.class_report(made)
+    printed, page = capsys.readouterr().out, class_page.page(made.report)
+    assert printed.count("2, 2 open") == page.partition(">Everybody<")[2].count(">2, 2 open<") == 1
 
 
 def test_half_points_have_their_own_bar(report):

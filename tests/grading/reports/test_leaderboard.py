@@ -41,8 +41,10 @@ def test_who_was_not_raced_comes_after_those_who_were():
 
 
 def test_who_could_not_be_judged_is_pending_and_takes_no_rank():
-    failed = Submission("failed", (TaskResult("speed", "Speed", "ungraded", 0, 10),), Review(Points(0, 10, 10)))
+    failed = Submission("failed", (TaskResult("speed", "Speed", "ungraded", 0, 10, open=10),), Review(Points(0, 10, 10)))
     assert ranks(failed, submission("none", 0), submission("some", 5)) == [(1, "some"), (2, "none"), (None, "failed")]
+    by_hand = Submission("by hand", (TaskResult("speed", "Speed", "ungraded", 0, 10),), Review(Points(0, 0, 10)))
+    assert ranks(failed, by_hand) == [(1, "by hand"), (None, "failed")], "an instructor gave no points"
     assert [place.rank for place in ranked([failed, submission("none", 0)], key=b"k" * 32)] == [1, None]
 
 
