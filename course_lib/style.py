@@ -258,11 +258,12 @@ def svg(drawn: Figure, *, titled: bool = True) -> str:
     _lift_title(drawn)
     title = drawn.get_suptitle()
     metadata = {"Date": None, "Title": alt_text(drawn), "Description": None if titled else title}
-    if title and not titled:
-        drawn.suptitle("")
+    headings = [text for text in drawn.texts if title and text.get_text() == title]
+    for heading in headings:
+        heading.set_text(title * titled)
     text = _saved(drawn, "svg", metadata=metadata).decode()
-    if title:
-        drawn.suptitle(title)
+    for heading in headings:
+        heading.set_text(title)  # suptitle would set the size again
     # Verdana is as wide, others are narrower.
     text = re.sub(r"(font-family: 'DejaVu Sans')[^;\"]*", r"\1, Verdana, sans-serif", text)
     return text.replace("</style>", _dark_rules(text) + "</style>", 1)
@@ -322,7 +323,7 @@ def _number_powers(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
     if not isinstance(axis.get_major_formatter(), LogFormatter):
         return
-    low, high = axis.get_view_interval()
+    low, high = sorted(axis.get_view_interval())  # an inverted axis begins with the larger one
     if high < 100 * low and type(axis.get_major_locator()) is LogLocator and getattr(axis.get_transform(), "base", 10) == 10:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:,.9g}" if low > 1e-4 and high < 1e8 else lambda value, _: power(value))

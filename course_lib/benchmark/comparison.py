@@ -95,8 +95,8 @@ class Comparison:
         axes.set_ylim(-0.5, len(names) - 0.2)
         axes.set_xlim(0, end)
         axes.set_xlabel("latency of one call (ms)")
-        if len(named) > 1:
-            axes.set_title(f"{', '.join(named[:-1])} and {named[-1]}: their intervals overlap, so none is clearly faster")
+        if others := [name for name in named if name != fastest and not about]:
+            axes.set_title(f"{fastest} is not clearly faster than {', '.join([*others[:-2], ' and '.join(others[-2:])])}")
         elif named:
             axes.set_title(f"{named[0]}: {self.speedups[named[0]]} the speed of {self.baseline}")
         else:

@@ -12,17 +12,24 @@ if TYPE_CHECKING:
     from course_lib.recipe import Recipe
 
 
-def build(model: Path, recipe: Recipe, **options: Any) -> Plan:
+def build(model: Path, recipe: Recipe, *, shapes_from: str = "", **options: Any) -> Plan:
     """Build as `engines.build` does; an error names the file.
+
+    Args:
+        shapes_from: the option with the profile's shapes, which an error names; "" if they are the recipe's.
 
     Raises:
         CourseError: see `engines.build`.
     """
     from course_lib import engines
+    from course_lib.engines.backends.tensorrt.config import check_profile
+    from course_lib.engines.onnx_file import described, input_shapes
 
     if not model.is_file():  # before a bar is shown
         raise BuildError(f"{model}: no such file; expected an ONNX file: check the path")
     try:
+        if shapes_from and (graph := described(model)):
+            check_profile(shapes_from, recipe.profiles[0].model_dump(), input_shapes(graph))
         return engines.build(model, recipe, **options)
     except BuildError as error:
         if str(model) in str(error):

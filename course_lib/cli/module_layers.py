@@ -110,13 +110,13 @@ def _option(text: str) -> tuple[str, Any]:
         ) from None
 
 
-def show(found: Blocks) -> None:
+def show(found: Blocks, options: Sequence[str]) -> None:
     """Print the blocks and, for each engine, its kernels."""
     from course_lib.cli import console
 
     rows = found.rows()
     console.table(found.heading(), list(rows[0]) if rows else [], [list(row.values()) for row in rows])
-    if not found.engines:
+    if found.convertible and not found.engines and "min_block_size" not in dict(map(_option, options)):
         console.note("TensorRT gets blocks of at least 5 operators by default: add --option min_block_size=1")
     for number, block in enumerate(found.blocks):
         if block.in_tensorrt:

@@ -69,6 +69,13 @@ def described(model: Path) -> onnx.ModelProto | None:
     return loaded
 
 
+def input_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The shapes of the inputs by name, with -1 for dimensions that vary."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in model.graph.input if value.name not in weights}
+    return {name: tuple(d.dim_value if d.HasField("dim_value") else -1 for d in shape) for name, shape in shapes.items()}
+
+
 def _not_numbers(kind: Any) -> str:
     """What a value of the graph is, if it is not a tensor of real numbers; else ""."""
     import onnx

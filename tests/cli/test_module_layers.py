@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 
+import onnx
 import pytest
 from typer.testing import CliRunner
 
@@ -103,6 +104,26 @@ def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
     for shape in ("image=4x1", "image=4x1x16x16", "image=1x1x32x32:4x2x32x32:8x2x32x32"):  # an error of the option
         shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shape])
         assert re.search("--shape: .*input 'image'", str(shown.exception)) and "profile" not in str(shown.exception)
+
+
+def test_names_stay_as_they_are_in_an_error_of_an_option():
+    for name in ("profile_id", "the profile 0"):
+        inputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 4))]
+        outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ("n", 4))]
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", [name], ["y"])], "g", inputs, outputs)
+        onnx.save(onnx.helper.make_model(graph), f"{name}.onnx")
+        shown = CliRunner().invoke(app, ["layers", f"{name}.onnx", "-b", "tensorrt_rtx", "--shape", f"{name}=4x4x4"])
+        assert str(shown.exception) == f"{name}.onnx: --shape: input {name!r} has 2 dimensions, the shape gives 3"
+    options = ("-b", "tensorrt_rtx", "--shape", "profile_id=4x4", "--against", "the profile 0.onnx")
+    shown = CliRunner().invoke(app, ["layers", "profile_id.onnx", *options])
+    assert str(shown.exception).startswith("the profile 0.onnx: --shape names the input 'profile_id', but")
+
+
+@pytest.mark.parametrize("convertible, options, advised", [(True, (), 1), (False, (), 0), (True, ("min_block_size=2",), 0)])
+def test_smaller_blocks_are_advised_where_they_can_help(convertible, options, advised, capsys):
+    module_layers.show(blocks.Blocks((blocks.Block(False, ("aten.relu.default",)),), convertible=convertible), options)
+    out, err = capsys.readouterr()
+    assert (out + err).count("add --option min_block_size=1") == advised
 
 
 @pytest.mark.parametrize(

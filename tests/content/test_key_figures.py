@@ -112,7 +112,10 @@ def test_a_figure_follows_the_page_into_the_dark() -> None:
     rules = text[text.index("@media (prefers-color-scheme: dark)") :]
     assert '[style*="fill: #ffffff"] {fill: #171717 !important}' in rules and "svg {fill: #e8e8e8}" in rules
     assert "#patch_1 path {fill: none !important}" in rules, "the page is the paper"
-    book = style.svg(bars({"a": 1.0, "b": 2.0}, "ms", "b takes twice as long"), titled=False)  # a page has room for a title
+    figure = bars({"a": 1.0, "b": 2.0}, "ms", "")
+    title = figure.suptitle("b takes twice as long", fontsize=14)
+    book = style.svg(figure, titled=False)  # a page has room for a title
+    assert title.get_fontsize() == 14
     assert (
         "<dc:description>b takes twice as long<" in book and ">b takes twice as long</text>" not in book and "</text>" in book
     )
@@ -124,12 +127,13 @@ def test_a_figure_follows_the_page_into_the_dark() -> None:
         (3e-7, 0.5, {"1e-6", "1e-4", "1e-2"}),
         (0.3, 4e6, {"1", "100", "10,000", "1,000,000"}),
         (0.3, 4, {"0.5", "1", "2"}),
+        (0.5, 3e-7, {"1e-6", "1e-4", "1e-2"}),
     ],
 )
 def test_a_logarithmic_axis_has_one_notation(low: float, high: float, labels: set[str]) -> None:
     figure, axes = style.subplots(2)
     axes.plot([low, high], [1, 2], "o-")
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlim=(low, high))
     assert ':is(use, defs path, path[style*="fill: none"])' in style.svg(figure), "a marker has no dark rim"
     assert labels <= {label.get_text() for label in axes.get_xticklabels()}
 

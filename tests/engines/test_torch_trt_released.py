@@ -44,7 +44,8 @@ def test_a_network_of_the_course_is_one_engine_that_answers_as_eager():
 def test_an_operator_without_a_converter_divides_a_module():
     found = module_blocks(Island(), {"x": (2, 3, 16, 16)}, min_block_size=1)
     assert [block.in_tensorrt for block in found.blocks] == [True, False, True]
-    assert found.in_pytorch == (CUMPROD,) and found.engines == 2 and found.relative_error == 0
+    assert found.in_pytorch == (CUMPROD,) and found.engines == 2 and found.relative_error == 0 and not found.convertible
+    assert module_blocks(torch.nn.ReLU(), {"input": (2, 8)}).convertible, "PyTorch runs a block of one operator"
     assert found.blocks[0].operators == ("aten.convolution.default", "aten.relu.default") * 2
     assert Blocks.from_json(found.to_json()) == found
     assert "2 engines; in PyTorch: aten.cumprod.default" in found._repr_html_()

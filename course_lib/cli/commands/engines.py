@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from course_lib.cli.commands.options import AsJson, show
-from course_lib.errors import FIXED_DIMENSION, PROFILE, BuildError, CourseError
+from course_lib.errors import PROFILE, BuildError, CourseError
 
 if TYPE_CHECKING:
     from course_lib.engines import Plan
@@ -96,7 +95,7 @@ def layers(
             )
         found = module_layers.blocks(str(model), shapes or (), options or (), time_limit_s=time_limit)
         if not show(as_json, found.to_json()):
-            module_layers.show(found)
+            module_layers.show(found, options or ())
         return
     known: dict[str, object]
     notes: tuple[str, ...]
@@ -107,9 +106,7 @@ def layers(
         try:
             plan = _plan(model, recipe, backend, time_limit, shapes=shapes or ())
         except BuildError as error:
-            if shapes and error.code in (PROFILE, FIXED_DIMENSION):
-                raise BuildError(re.sub("(the )?profile( 0)?", "--shape", str(error)), code=error.code) from None
-            if error.code != PROFILE or recipe:
+            if error.code != PROFILE or recipe or shapes:
                 raise
             raise BuildError(
                 f"{error}, or pass --shape NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
@@ -217,7 +214,8 @@ def _plan(
     if given := shapes_of(shapes):
         ranges = {name: one if isinstance(one, dict) else dict.fromkeys(BOUNDS, one) for name, one in given.items()}
         options = options.model_copy(update={"profiles": (Profile(**ranges),)})
-    return build(model, options, backend=backend, time_limit_s=time_limit, progress=sys.stderr.isatty())
+    source, progress = "--shape" if given else "", sys.stderr.isatty()
+    return build(model, options, shapes_from=source, backend=backend, time_limit_s=time_limit, progress=progress)
 
 
 def _beside(model: Path) -> Path | None:

@@ -16,7 +16,7 @@ from course_lib.cli import console
 from course_lib.errors import CourseError
 from course_lib.grading.batch.grade import note
 from course_lib.grading.reports import attention, class_figures, class_page, leaderboard
-from course_lib.grading.reports.class_files import write
+from course_lib.grading.reports.class_files import ClassFiles, write
 from course_lib.grading.reports.class_report import read
 from tests.grading.classes import WRITTEN, class_of_30, faulty, new_room, put, verdict
 from tests.grading.conftest import LAB
@@ -232,7 +232,7 @@ def test_files_and_json(room, tmp_path):
     assert not re.search(r"full\d\d|part\d|none\d|unsure|writer", published)
 
 
-def test_who_needs_the_instructor_is_one_row_a_reason(tmp_path):
+def test_who_needs_the_instructor_is_one_row_a_reason(tmp_path, capsys):
     """Twenty written answers wait for their points, which is one line; what concerns one learner is another."""
     room = new_room(tmp_path)
     for number in range(20):
@@ -259,6 +259,8 @@ def test_who_needs_the_instructor_is_one_row_a_reason(tmp_path):
     group = page.partition("<h2>To review</h2>")[2].partition("and 14 more")[0]
     assert group.count(f'/{LAB.name}.html">s0') == 6, "each of a group leads to its report"
     assert "run <code>course grade lab01_first_engine</code>" in page and "`" not in page
+    console.class_report(ClassFiles(report, {}, (), ()))
+    assert "to review: s00, s01, s02, s03, s04, s05 and 14 more: " in capsys.readouterr().out
     page.encode()  # a name that is not UTF-8 does not stop the page
     assert [row["submission"] for row in json.loads(json.dumps(report.to_json()))["rejected"]] == ["'a[1]'", "'\\udcff'"]
     note(room.folder, "s03", LAB, "")

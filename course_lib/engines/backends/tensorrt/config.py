@@ -123,7 +123,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[s
             code=PROFILE,
         )
     for index, ranges in enumerate(profiles):
-        _check_profile(index, ranges, inputs, dynamic)
+        check_profile(f"profile {index}", ranges, inputs)
         profile = builder.create_optimization_profile()
         for name, bounds in ranges.items():
             try:
@@ -134,29 +134,32 @@ def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[s
             raise BuildError(f"profile {index} was rejected: its ranges contradict the network", code=PROFILE)
 
 
-def _check_profile(index: int, ranges: Mapping[str, Any], inputs: Mapping[str, tuple[int, ...]], dynamic: list[str]) -> None:
-    """The compiler accepts a wrong name and complains about another input later, so the names are compared here."""
+def check_profile(source: str, ranges: Mapping[str, Any], inputs: Mapping[str, tuple[int, ...]]) -> None:
+    """The compiler accepts a wrong name and complains about another input later, so the names are compared here.
+
+    Args:
+        source: where the ranges come from, such as "profile 0": the beginning of each message.
+    """
     for name, bounds in ranges.items():
         if name not in inputs:
             raise BuildError(
-                f"profile {index} names the input {name!r}, but the model's inputs are {', '.join(map(repr, inputs))}: use one name",
+                f"{source} names the input {name!r}, but the model's inputs are {', '.join(map(repr, inputs))}: use one name",
                 code=PROFILE,
             )
         shape = inputs[name]
         if len(bounds["min"]) != len(shape):
             raise BuildError(
-                f"profile {index}: input {name!r} has {len(shape)} dimensions, the profile gives {len(bounds['min'])}",
-                code=PROFILE,
+                f"{source}: input {name!r} has {len(shape)} dimensions, the shape gives {len(bounds['min'])}", code=PROFILE
             )
         for axis, size in enumerate(shape):
             found = {bounds[bound][axis] for bound in ("min", "opt", "max")}
             if size >= 0 and found != {size}:
                 raise BuildError(
-                    f"profile {index}: dimension {axis} of input {name!r} is always {size}, the profile says {sorted(found)}",
+                    f"{source}: dimension {axis} of input {name!r} is always {size}, found {sorted(found)}",
                     code=FIXED_DIMENSION,
                 )
-    if missing := [name for name in dynamic if name not in ranges]:
-        raise BuildError(f"profile {index} has no range for the dynamic input {missing[0]!r}", code=PROFILE)
+    if missing := [name for name, shape in inputs.items() if -1 in shape and name not in ranges]:
+        raise BuildError(f"{source} has no range for the dynamic input {missing[0]!r}", code=PROFILE)
 
 
 def weakly_typed(trt: Any) -> bool:

@@ -66,11 +66,13 @@ class Blocks:
         release: version of Torch-TensorRT.
         relative_error: norm of the difference between the compiled module's answer and eager's, over the norm of eager's.
             Without a GPU, PyTorch computes the lowered graph of each engine. None if it was not computed.
+        convertible: whether Torch-TensorRT has a converter for an operator that is in PyTorch.
     """
 
     blocks: tuple[Block, ...]
     release: str = ""
     relative_error: float | None = None
+    convertible: bool = False
 
     @property
     def engines(self) -> int:
@@ -217,7 +219,10 @@ def answer(request: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict
     found = read(compiled, torch_tensorrt.__version__.partition("+")[0])
     with torch.inference_mode():
         error = relative_error(compiled(*examples), program.module()(*examples))
-    return {"blocks": Blocks(found.blocks, found.release, error).to_json()}
+    nodes = (node for graph in compiled.modules() if isinstance(graph, torch.fx.GraphModule) for node in graph.graph.nodes)
+    outside = (node for node in nodes if str(node.target) in found.in_pytorch)
+    convertible = any(node in torch_tensorrt.dynamo.conversion.DYNAMO_CONVERTERS for node in outside)
+    return {"blocks": Blocks(found.blocks, found.release, error, convertible).to_json()}
 
 
 def relative_error(found: Any, expected: Any) -> float:
