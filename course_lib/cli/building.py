@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def build(model: Path, recipe: Recipe, *, shapes_from: str = "", **options: Any) -> Plan:
-    """Build as `engines.build` does; an error names the file.
-
-    Args:
-        shapes_from: the option with the profile's shapes, which an error names; "" if they are the recipe's.
+    """Build as `engines.build` does; an error names the file, and `shapes_from`, the option that gave the profile's shapes.
 
     Raises:
         CourseError: see `engines.build`.

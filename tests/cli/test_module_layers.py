@@ -106,12 +106,11 @@ def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
         assert re.search("--shape: .*input 'image'", str(shown.exception)) and "profile" not in str(shown.exception)
 
 
-def test_names_stay_as_they_are_in_an_error_of_an_option():
+def test_names_stay_as_they_are_in_an_error_of_an_option(one_node):
     for name in ("profile_id", "the profile 0"):
-        inputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("n", 4))]
-        outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ("n", 4))]
-        graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", [name], ["y"])], "g", inputs, outputs)
-        onnx.save(onnx.helper.make_model(graph), f"{name}.onnx")
+        model = one_node("Relu", [["n", 4]], output=["n", 4])
+        model.graph.input[0].name = model.graph.node[0].input[0] = name
+        onnx.save(model, f"{name}.onnx")
         shown = CliRunner().invoke(app, ["layers", f"{name}.onnx", "-b", "tensorrt_rtx", "--shape", f"{name}=4x4x4"])
         assert str(shown.exception) == f"{name}.onnx: --shape: input {name!r} has 2 dimensions, the shape gives 3"
     options = ("-b", "tensorrt_rtx", "--shape", "profile_id=4x4", "--against", "the profile 0.onnx")

@@ -135,11 +135,7 @@ def _add_profiles(builder: Any, network: Any, config: Any, profiles: list[dict[s
 
 
 def check_profile(source: str, ranges: Mapping[str, Any], inputs: Mapping[str, tuple[int, ...]]) -> None:
-    """The compiler accepts a wrong name and complains about another input later, so the names are compared here.
-
-    Args:
-        source: where the ranges come from, such as "profile 0": the beginning of each message.
-    """
+    """The compiler accepts a wrong name and complains about another input later. Errors begin with `source`, such as "profile 0"."""
     for name, bounds in ranges.items():
         if name not in inputs:
             raise BuildError(
