@@ -108,8 +108,10 @@ def _bar(share: str) -> Markup:
 
     done, total = map(int, share.split(" of "))
     filled = f"display:block;height:100%;width:{100 * done / max(total, 1):.0f}%;background:{GREEN}"
-    bar = "display:inline-block;width:6em;height:.6em;background:#8884"
-    return Markup('<span style="{}"><span style="{}"></span></span> {}').format(bar, filled, share)
+    bar = "display:inline-block;width:4em;height:.6em;background:#8884"
+    return Markup('<span style="white-space:nowrap"><span style="{}"><span style="{}"></span></span> {}</span>').format(
+        bar, filled, share
+    )
 
 
 def progress_of(root: Path | None = None) -> Progress:
@@ -141,9 +143,9 @@ def show_progress() -> None:
 
         display(found)
         return
-    print(f"next: {found.next_step}")
     for columns, rows in found.tables():
         console.table("", columns, rows)
+    print(f"next: {found.next_step}")  # last, where a terminal of 24 lines shows it
 
 
 def _lab_row(lab: Lab, root: Path | None) -> Row:

@@ -31,7 +31,7 @@ def draw_batches(rows: Sequence[Row], source: str = "") -> style.Figure:
     style.name_lines(axes)
     worst = max(found, key=lambda row: row["ms"] / best[row["batch"]])
     times = worst["ms"] / best[worst["batch"]]
-    axes.set_title(f"{worst['engine'].capitalize()}: {times:.2f} times the best at batch {worst['batch']}")
+    axes.set_title(f"{worst['engine'].capitalize()}: {times:.2f} times as long at batch {worst['batch']}")
     return figure
 
 

@@ -124,7 +124,8 @@ class Scoreboard:
         if "note" in newest:
             return f"Lecture {newest['lecture']}: {newest['note'].format(**newest)}"
         megabytes = f"{newest['mb']:.0f} MB in place of {first['mb']:.0f}"
-        return f"After lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
+        after = "Not solved yet; recorded after" if "recorded" in newest else "After"
+        return f"{after} lecture {newest['lecture']}: {megabytes}, {newest['speed'][0]:.1f} times the speed of PyTorch"
 
     def __repr__(self) -> str:
         return "\n".join([self.takeaway, *("  ".join(cells).rstrip() for cells in map(_cells, self.rows))])

@@ -100,4 +100,4 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         if "--json" in arguments:
             assert json.loads(said) == json.loads(json.dumps(progress_of().to_json()))
         else:
-            assert "all lectures" in said and said.startswith(f"next: {progress_of().next_step}\n")
+            assert "all lectures" in said and said.endswith(f"next: {progress_of().next_step}\n")

@@ -53,7 +53,7 @@ class View:
 
     def html(self) -> str:
         """The view for a page that has no kernel and no network: a script with its data."""
-        data, state = (json.dumps(values, allow_nan=False).replace("</", "<\\/") for values in (self.data, self._first))
+        data, state = (json.dumps(values, allow_nan=False).replace("</", "<\\/") for values in (self.data, self.state))
         style = json.dumps((_BROWSER / "view.css").read_text("utf-8"))
         return (
             "<div></div><script>(() => {\n"

@@ -107,7 +107,7 @@ const WIDGET = {
     const places = stacked(joined.map((rows) => rows.map((row) => middle[row])), top, span, distance);
     const most = Math.max(...all.map((kernel) => kernel.bytes), 1);
     const svg = shape("svg", { width, height: top + span + 6, role: "group", "aria-label": `ONNX nodes and kernels. ${WIDGET.describe(data, state).title}` },
-      label(0, 12, brief ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, brief ? "kernels; bar: bytes" : "kernels in order of execution; bar: bytes moved; click one for more", { opacity: 0.75 }));
+      label(0, 12, brief ? "ONNX nodes" : "ONNX nodes, in the graph's order", { opacity: 0.75 }), label(kernelLeft, 12, brief ? "kernels; bar: bytes" : "kernels in order; bar: bytes moved; click one", { opacity: 0.75 }));
     all.forEach((kernel, at) => {
       const kind = kindOf(kernel), faded = shown[at] ? 1 : 0.15, chosen = at === state.kernel;
       const part = tall / Math.max(joined[at].length, 1), edge = places[at] - tall / 2;
