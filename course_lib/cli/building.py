@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from course_lib.recipe import Recipe
 
 
+def one_of_each(model: Path) -> str:
+    """The options that name a shape for each input with a dynamic dimension, which is 1 there; the file must be an ONNX model."""
+    from course_lib.engines.onnx_file import described, input_shapes
+
+    graph = described(model)
+    dynamic = {name: shape for name, shape in input_shapes(graph).items() if -1 in shape} if graph else {}
+    return " ".join(f"--shape {name}={'x'.join(str(max(size, 1)) for size in shape)}" for name, shape in dynamic.items())
+
+
 def build(model: Path, recipe: Recipe, *, shapes_from: str = "", **options: Any) -> Plan:
     """Build as `engines.build` does; an error names the file, and `shapes_from`, the option that gave the profile's shapes.
 

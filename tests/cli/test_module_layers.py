@@ -97,7 +97,7 @@ def test_a_network_with_a_signature_needs_no_inputs():
 def test_an_onnx_file_with_a_dynamic_batch_takes_its_profile_from_the_command():
     export_onnx(classifier("small"), "small.onnx")
     asked = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx"])
-    assert "or pass --shape NAME=MIN:OPT:MAX" in str(asked.exception)
+    assert "or pass --shape image=1x1x32x32, or ranges" in str(asked.exception)
     for shapes in ("image=4x1x32x32", "image=1x1x32x32:4x1x32x32:8x1x32x32"):
         shown = CliRunner().invoke(app, ["layers", "small.onnx", "--backend", "tensorrt_rtx", "--shape", shapes, "--json"])
         assert json.loads(shown.stdout)["kernels"], shown.exception

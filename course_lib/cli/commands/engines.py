@@ -108,9 +108,9 @@ def layers(
         except BuildError as error:
             if error.code != PROFILE or recipe or shapes:
                 raise
-            raise BuildError(
-                f"{error}, or pass --shape NAME=MIN:OPT:MAX, with shapes such as 1x3x64x64", code=PROFILE
-            ) from None
+            from course_lib.cli.building import one_of_each
+
+            raise BuildError(f"{error}, or pass {one_of_each(model)}, or ranges as MIN:OPT:MAX", code=PROFILE) from None
         table, notes = plan.layers, plan.notes
         known = {"backend": plan.backend, "targets": plan.targets}
         title = f"{model}, built by {plan.title}{_with(recipe)}"

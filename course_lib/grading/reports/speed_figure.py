@@ -68,6 +68,7 @@ def latencies(comparison: Comparison) -> tuple[Figure, str]:
         xlim=(edges[0], edges[-1]),
         xlabel="latency of one call (ms)" + f"; {beyond} slower, not drawn" * bool(beyond),
     )
+    axes.locator_params(axis="x", prune="upper")  # a number at the edge would be cut
     axes.set_title("How long a call takes")
     medians = ", ".join(
         f"{_NAMES.get(name, name)} {measured.median_ms:.3g} ms" for name, measured in comparison.measurements.items()
